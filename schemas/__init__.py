@@ -1,1 +1,27 @@
-"""."""
+"""The contract: everything that edge, pipeline, sinks and compose say to one another.
+
+This package imports nothing of ours and does no I/O. Reading order:
+
+========================  =====================================================================================
+``errors``                Poison, Transient: the two errors that a shell may settle; anything else is a bug
+``ids``                   the generation id (UUIDv7) and the instant in it
+``events``                LogEvent: one provider event = one record = one seq = one frame
+``records``               what is derived from the log: attempts, generations, ledger lines; control and claims
+``outcomes``              finish reasons and error codes: status, retryable, the words for people
+``lifecycle``             the states of a generation, as a table
+``reading``               the one rule by which every reader delivers, skips, or stops
+``digest``                output_hash: one value for live, replay and ClickHouse
+``usage``                 providers' usage reports in disjoint buckets; null is never zero
+``prices``                dated prices in exact decimals
+``parts``                 records above the size limit: cut and joined
+``avro``                  the records' Avro schemas, made from the Python types; committed as ``avro/*.avsc``
+``codec``                 Avro single-object encoding and its schema lookup by fingerprint
+``topics``                every topic with its settings and the reason for them
+``partition``             which partition a key falls into (murmur2, as Java does it)
+``cursor``                the signed SSE id
+========================  =====================================================================================
+
+Glossary: see the word table in ``README.md``. ``offset`` is always Kafka's, ``seq`` ours, ``index`` a position in a
+list, ``count`` a number of things. ``*_us`` are microseconds, ``*_ms`` milliseconds. Money is ``Decimal``, on the wire
+a plain decimal string.
+"""

@@ -1,0 +1,280 @@
+"""What a kind of record has of its own: the nullable sub-records of the envelope in ``events``.
+
+Every new field needs a default, so that old records stay readable. Times are ``int`` microseconds. Before: ``kinds``.
+After: ``events``.
+"""
+
+import msgspec
+
+from schemas.kinds import Dispatch, EndedBy, Outcome, PartType, Stage, UsageSource
+
+
+class Struct(msgspec.Struct, frozen=True, omit_defaults=True):
+    """Base of every record: frozen, written without its defaults (keyword-only is not inherited, so each says it)."""
+
+
+class Canonical(Struct, frozen=True, kw_only=True):
+    """One part of what a provider event said.
+
+    ``text`` is the fragment itself: text, reasoning, refusal, tool arguments, or a citation as the provider's JSON.
+    """
+
+    type: PartType = PartType.UNKNOWN
+    text: str = ""
+    choice_index: int = 0
+    block_index: int | None = None
+    tool_index: int | None = None
+    tool_call_id: str | None = None
+    name: str | None = None
+    finish_reason: str | None = None
+    raw_finish_reason: str | None = None
+    tokens_estimate: int | None = None
+    decode_step: int | None = None
+    url: str | None = None
+    evidence_id: str | None = None
+    page: str | None = None
+    doc_version: str | None = None
+    schema_version: str | None = None
+
+    @property
+    def is_content(self) -> bool:
+        """Content: text, reasoning, refusal, tool arguments or a citation, not empty."""
+        return bool(self.text) and self.type is not PartType.FINISH and self.type is not PartType.UNKNOWN
+
+
+class Usage(Struct, frozen=True, kw_only=True):
+    """Token counts in disjoint buckets; None is unmeasured, 0 is measured zero. ``reasoning`` is part of ``output``."""
+
+    input: int | None = None
+    cache_read: int | None = None
+    cache_write: int | None = None
+    cache_write_1h: int | None = None  # of cache_write
+    output: int | None = None
+    reasoning: int | None = None  # of output
+    input_audio: int | None = None  # of input
+    output_audio: int | None = None  # of output
+    server_tool_requests: int | None = None
+    source: UsageSource = UsageSource.NONE
+    flags: list[str] = []
+    raw: str | None = None  # the provider's reports as received, a JSON array
+
+
+class RuntimeSnapshot(Struct, frozen=True, kw_only=True):
+    """What the request asked for, beside its text: enough to explain a difference between two answers."""
+
+    pool_id: str | None = None
+    engine_version: str | None = None
+    route: str | None = None
+    sampling: str | None = None  # the sampling fields of the request, canonical JSON
+    response_schema_hash: str | None = None
+    stop_rules: list[str] = []
+
+
+class MessageStart(Struct, frozen=True, kw_only=True):
+    """Opens a generation. Acknowledged before any provider is called."""
+
+    request_id: str
+    model: str
+    model_route: str
+    prompt_hash: str
+    client_streamed: bool = True
+    previous_generation_id: str | None = None
+    lineage_kind: str | None = None
+    client_id: str | None = None
+    trace_id: str | None = None
+    priority: str | None = None
+    risk_tier: str | None = None
+    prompt_version: str | None = None
+    request_deadline_ms: int | None = None
+    context_ms: int | None = None
+    idempotency_key_hash: str | None = None
+    runtime_snapshot: RuntimeSnapshot | None = None
+
+
+class LatencyBreakdown(Struct, frozen=True, kw_only=True):
+    """Where the time went, microseconds; None: could not be observed. The parts and ``unattributed_us`` add up."""
+
+    gateway_us: int | None = None
+    context_us: int | None = None
+    queue_us: int | None = None
+    prefill_us: int | None = None
+    first_event_us: int | None = None
+    decode_us: int | None = None
+    postprocess_us: int | None = None
+    ttft_us: int | None = None
+    ttft_emitted_us: int | None = None
+    unattributed_us: int | None = None
+    total_us: int | None = None
+
+
+class ChoiceFinish(Struct, frozen=True, kw_only=True):
+    """How one choice ended."""
+
+    choice_index: int = 0
+    finish_reason: str
+    raw_finish_reason: str | None = None
+
+
+class MessageEnd(Struct, frozen=True, kw_only=True):
+    """The proper end; carries the protocol's own end mark in ``raw`` of its envelope."""
+
+    finish_reason: str
+    raw_finish_reason: str | None = None
+    choices: list[ChoiceFinish] = []
+    stop_rule_id: str | None = None
+    usage: Usage | None = None
+    latency: LatencyBreakdown | None = None
+    output_hash: str | None = None
+    attempts: int = 1
+    tokens_generated: int | None = None
+    tokens_delivered: int | None = None
+    postprocess_result: str | None = None
+    upstream_id: str | None = None
+    served_model: str | None = None
+    cancel: "CancelRequested | None" = None
+
+
+class ProviderError(Struct, frozen=True, kw_only=True):
+    """What is kept of a provider's own error; ``raw`` is its payload as received, cut at a limit."""
+
+    status: int | None = None
+    code: str | None = None
+    type: str | None = None
+    message: str | None = None
+    raw: str | None = None
+
+
+class ErrorEnd(Struct, frozen=True, kw_only=True):
+    """The other end. ``message`` is for people."""
+
+    code: str
+    message: str
+    retryable: bool = False
+    retry_after_ms: int | None = None
+    finish_reason: str = "error"
+    partial_output_hash: str | None = None
+    partial_output_excerpt: str | None = None
+    tokens_generated: int | None = None
+    tokens_delivered: int | None = None
+    attempts: int = 1
+    upstream_error: ProviderError | None = None
+    usage: Usage | None = None
+    latency: LatencyBreakdown | None = None
+    upstream_id: str | None = None
+    served_model: str | None = None
+
+
+class Heartbeat(Struct, frozen=True, kw_only=True):
+    """The liveness that the orphan finder watches."""
+
+    stage: Stage = Stage.UNKNOWN
+    elapsed_ms: int = 0
+
+
+class AttemptStart(Struct, frozen=True, kw_only=True):
+    """One call to one provider begins; acknowledged before the call."""
+
+    provider: str
+    model: str
+    reason: str = "first"
+    pool_id: str | None = None
+    priority: str | None = None
+    deadline_ms: int | None = None
+    backoff_ms: int | None = None
+    changed_inputs: list[str] = []
+    prompt_hash: str | None = None
+    from_model: str | None = None
+    retry_count: int | None = None
+    retry_reason: str | None = None
+
+
+class Gap(Struct, frozen=True, kw_only=True):
+    """A gap between consecutive content events of one attempt, longer than the threshold."""
+
+    content_index: int  # of the content event before the gap, from 0
+    start_us: int  # elapsed_us of that event
+    length_us: int
+    seq: int | None = None  # of that event; None while it has none
+    tokens_estimate: int | None = None
+    stage: Stage = Stage.DECODE
+    ended_by: EndedBy = EndedBy.CONTENT
+
+
+class Released(Struct, frozen=True, kw_only=True):
+    """A resource that was given back, and when (elapsed_us)."""
+
+    resource: str
+    at_us: int
+
+
+class AttemptEnd(Struct, frozen=True, kw_only=True):
+    """One call to one provider ended. Self-contained: billing needs this record and nothing else."""
+
+    provider: str
+    model: str
+    request_id: str
+    started_us: int  # UTC, Unix microseconds: the instant that prices are looked up at
+    outcome: Outcome
+    committed: bool = False
+    dispatch: Dispatch = Dispatch.UNKNOWN
+    served_model: str | None = None
+    service_tier: str | None = None
+    region: str | None = None
+    pool_id: str | None = None
+    model_route: str | None = None
+    error_code: str | None = None
+    upstream_error: ProviderError | None = None
+    finish_reason: str | None = None
+    usage: Usage | None = None
+    possibly_billed: bool = False
+    dispatched_us: int | None = None  # elapsed_us of the dispatch
+    first_content_us: int | None = None  # elapsed_us
+    last_content_us: int | None = None  # elapsed_us
+    content_events: int = 0
+    text_events: int = 0
+    bytes_seen: int = 0
+    tokens_seen_estimate: int | None = None
+    tokens_delivered_estimate: int | None = None
+    gaps: list[Gap] = []
+    released: list[Released] = []
+    elapsed_us: int = 0  # length of the attempt, from its own dispatch
+    stall_threshold_us: int | None = None
+
+
+class CancelRequested(Struct, frozen=True, kw_only=True):
+    """Somebody asked for the end."""
+
+    mode: str = "soft"
+    reason: str = "user_abort"
+    source: str = "api"
+    requested_by: str | None = None
+    stage: Stage = Stage.UNKNOWN
+
+
+class ToolStatus(Struct, frozen=True, kw_only=True):
+    """What became of a tool call, as its caller reports it."""
+
+    tool_call_id: str
+    status: str
+    side_effect_committed: bool | None = None
+    compensation_id: str | None = None
+    idempotent: bool | None = None
+    approved_by: str | None = None
+
+
+class SeqRange(Struct, frozen=True, kw_only=True):
+    """An inclusive range of seqs; ``crc32`` over the joined data bytes where a client acknowledged it."""
+
+    first: int
+    last: int
+    crc32: int | None = None
+
+
+class ClientReader(Struct, frozen=True, kw_only=True):
+    """A local reader of the owner edge came, left, or acknowledged."""
+
+    reader_id: str
+    resumed_from: int | None = None
+    last_seq: int | None = None
+    reason: str | None = None
+    ranges: list[SeqRange] = []

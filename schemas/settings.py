@@ -1,0 +1,272 @@
+"""Settings: one frozen object per process, the only reader of the environment.
+
+``tokentrail.toml`` < environment (``TOKENTRAIL_SECTION__FIELD``) < arguments. Every field has a unit in its name, a
+default and a reason; unknown keys are errors; the relations between limits are asserted here, at start. Every process
+takes the same class, since the relations cross processes (a heartbeat of the edge feeds the finder of the pipeline).
+Tests and the demo run the times of lease, finder and grace at a twentieth: the asserted relations hold there too.
+
+Before: the environment and the file. After: each process's shell.
+"""
+
+from pathlib import Path
+from typing import Self
+
+from pydantic import BaseModel, ConfigDict, Field, SecretStr, model_validator
+from pydantic_settings import (
+    BaseSettings,
+    PydanticBaseSettingsSource,
+    SettingsConfigDict,
+    TomlConfigSettingsSource,
+)
+
+_MIB = 1 << 20
+
+
+class Section(BaseModel):
+    """A frozen section; an unknown key is an error."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+class Kafka(Section):
+    """How every process reaches the broker (notes: measured against Kafka 4.4)."""
+
+    bootstrap_servers: str = Field("127.0.0.1:9092", description="host:port, comma separated")
+    request_timeout_ms: int = Field(
+        10_000, description="must exceed the longest leaderless window (3-4 s tuned)"
+    )
+    metadata_max_age_ms: int = Field(5_000, description="how soon a moved leader is found")
+
+
+class ClickHouse(Section):
+    """The warehouse, always over HTTP: the embedded engine and a real server differ by this URL only."""
+
+    url: str = Field("", description="http(s)://host:port; empty: this process has no warehouse")
+    user: str = Field("default")
+    password: SecretStr = Field(SecretStr(""))
+    database: str = Field("default", description="where the tables are")
+
+
+class Edge(Section):
+    """This edge."""
+
+    id: str = Field("edge-1", description="stands on every record; unique per running process")
+    host: str = Field("127.0.0.1", description="loopback unless told: a gateway is put behind a proxy")
+    port: int = Field(8080, ge=0, le=65535)
+
+
+class Log(Section):
+    """Publishing."""
+
+    delivery_s: float = Field(
+        20, gt=0, description="after this un-acked time a client is told log_unavailable"
+    )
+    start_ack_s: float = Field(10, gt=0, description="message_start must be acknowledged within it, else 503")
+    partitions_per_edge: int = Field(
+        4, ge=0, description="ids are drawn into so many partitions; 0: all of them"
+    )
+    gather_us: int = Field(1_000, ge=0, description="records of this time share a produce request under load")
+
+
+class Stream(Section):
+    """What is watched while a provider streams."""
+
+    heartbeat_s: float = Field(15, gt=0)
+    stall_threshold_ms: int = Field(
+        2_000, gt=0, description="measures only: a longer gap is a stall on record"
+    )
+    ttft_timeout_s: float = Field(300, gt=0)
+    stall_timeout_s: float = Field(120, gt=0)
+    usage_grace_s: float = Field(5, ge=0, description="how long usage is awaited after the finish reason")
+
+
+class Timeout(Section):
+    """The layers of time-outs."""
+
+    generation_s: float = Field(900, gt=0)
+    request_s: float = Field(900, gt=0)
+    queue_s: float = Field(120, gt=0)
+    decode_s: float = Field(600, gt=0)
+    tool_s: float = Field(60, gt=0)
+    postprocess_s: float = Field(10, gt=0)
+    connect_s: float = Field(10, gt=0, description="TCP and TLS to the provider")
+
+
+class Disconnect(Section):
+    """What a lost connection means."""
+
+    grace_s: float = Field(30, ge=0, description="a generation runs on so long without any reader")
+    policy: str = Field("grace", pattern="^(grace|continue|cancel)$")
+
+
+class Cancel(Section):
+    """How a cancel ends the provider's stream."""
+
+    soft_ms: int = Field(200, ge=0, description="soft lets the read in progress finish, at most so long")
+    drain_s: float = Field(2, ge=0)
+    answer_s: float = Field(2, gt=0, description="how long a cancel call follows before it answers 202")
+
+
+class Retry(Section):
+    """Attempts of one generation."""
+
+    backoff_ms: int = Field(250, ge=0)
+    max_attempts: int = Field(3, ge=1, le=5)
+
+
+class Resume(Section):
+    """How far back, and how skewed the clocks may be."""
+
+    window_days: int = Field(6, gt=0)
+    skew_s: int = Field(
+        60, gt=0, description="message_start lies within it of the UUIDv7's time, either side"
+    )
+
+
+class Pipeline(Section):
+    """The workers."""
+
+    orphan_after_s: float = Field(60, gt=0)
+    commit_interval_s: float = Field(1, gt=0)
+    open_generations_max: int = Field(200_000, gt=0, description="memory: about 2 KiB each")
+    stray_records_max: int = Field(
+        10_000, gt=0, description="records kept aside until their message_start comes"
+    )
+    closed_ids_max: int = Field(
+        200_000, gt=0, description="ids closed lately, to tell late records from strays"
+    )
+    schema_wait_s: float = Field(
+        30, gt=0, description="an unknown fingerprint is waited for, then a dead letter"
+    )
+    data_dir: Path = Field(
+        Path(".tokentrail/faust"), description="Faust wants a folder; nothing of ours is in it"
+    )
+
+
+class Sink(Section):
+    """The batches."""
+
+    batch_rows: int = Field(50_000, gt=0)
+    batch_bytes: int = Field(16 * _MIB, gt=0)
+    batch_age_s: float = Field(1, gt=0, description="so that an idle system is fresh too")
+
+
+class Limit(Section):
+    """Named limits."""
+
+    body_bytes: int = Field(32 * _MIB, gt=0, description="a request with images; above: 413")
+    frame_bytes: int = Field(
+        8 * _MIB, gt=0, description="one provider frame; above: upstream_frame_too_large"
+    )
+    unacked_bytes: int = Field(4 * _MIB, gt=0, description="above: reading of the provider pauses")
+    window_bytes: int = Field(
+        256 * _MIB, gt=0, description="recent events in memory, all generations together"
+    )
+    hold_bytes: int = Field(1 * _MIB, gt=0, description="events of an uncommitted attempt; above: it commits")
+    generations: int = Field(10_000, gt=0, description="running at once on one edge; above: 429")
+
+
+class Secrets(Section):
+    """Signing secrets, newest first; old ones are kept as long as events are."""
+
+    cursor: tuple[SecretStr, ...] = Field((SecretStr("tokentrail-development-secret"),), min_length=1)
+
+
+class Provider(Section):
+    """Somebody who streams tokens."""
+
+    dialect: str = Field("openai.chat")
+    base_url: str
+    api_key: SecretStr | None = None
+    usage_convention: str = Field("standard", pattern="^(standard|additive)$")
+
+
+class Route(Section):
+    """One way to serve a model: a provider and, if it differs, the model's name there."""
+
+    provider: str
+    model: str | None = None
+
+
+class ApiKey(Section):
+    """A key is stored as the SHA-256 of its text, in hex."""
+
+    id: str
+    tenant: str
+    sha256: str = Field(pattern="^[0-9a-f]{64}$")
+    name: str = ""
+    roles: tuple[str, ...] = ("caller",)
+
+
+class Settings(BaseSettings):
+    """Everything a process is told."""
+
+    model_config = SettingsConfigDict(
+        frozen=True,
+        extra="forbid",
+        env_prefix="TOKENTRAIL_",
+        env_nested_delimiter="__",
+        toml_file="tokentrail.toml",
+    )
+
+    kafka: Kafka = Kafka()
+    clickhouse: ClickHouse = ClickHouse()
+    edge: Edge = Edge()
+    log: Log = Log()
+    stream: Stream = Stream()
+    timeout: Timeout = Timeout()
+    disconnect: Disconnect = Disconnect()
+    cancel: Cancel = Cancel()
+    retry: Retry = Retry()
+    resume: Resume = Resume()
+    pipeline: Pipeline = Pipeline()
+    sink: Sink = Sink()
+    limit: Limit = Limit()
+    secrets: Secrets = Secrets()
+    providers: dict[str, Provider] = {}
+    models: dict[str, tuple[Route, ...]] = {}
+    default_route: tuple[Route, ...] = Field((), description="serves every model that `models` does not name")
+    keys: tuple[ApiKey, ...] = ()
+    price_files: tuple[Path, ...] = ()
+
+    @classmethod
+    def settings_customise_sources(
+        cls,
+        settings_cls: type[BaseSettings],
+        init_settings: PydanticBaseSettingsSource,
+        env_settings: PydanticBaseSettingsSource,
+        dotenv_settings: PydanticBaseSettingsSource,
+        file_secret_settings: PydanticBaseSettingsSource,
+    ) -> tuple[PydanticBaseSettingsSource, ...]:
+        """Arguments over environment over file; no .env, no secrets folder: one place each."""
+        del dotenv_settings, file_secret_settings
+        return init_settings, env_settings, TomlConfigSettingsSource(settings_cls)
+
+    @model_validator(mode="after")
+    def _relations(self) -> Self:
+        """The limits that only make sense together."""
+        half_orphan_s = self.pipeline.orphan_after_s / 2
+        for holds, said in (
+            (
+                2 * self.stream.heartbeat_s <= half_orphan_s,
+                "2 × stream.heartbeat_s ≤ pipeline.orphan_after_s / 2",
+            ),
+            (self.log.delivery_s < half_orphan_s, "log.delivery_s < pipeline.orphan_after_s / 2"),
+            (
+                self.stream.stall_threshold_ms < self.stream.stall_timeout_s * 1000,
+                "stall threshold < stall time-out",
+            ),
+            (
+                self.timeout.request_s >= self.stream.ttft_timeout_s + self.timeout.decode_s,
+                "timeout.request_s ≥ stream.ttft_timeout_s + timeout.decode_s",
+            ),
+        ):
+            if not holds:
+                raise ValueError(f"these settings contradict one another: {said} must hold")
+        for name, routes in self.models.items():
+            for route in routes:
+                if route.provider not in self.providers:
+                    raise ValueError(
+                        f"model {name!r} is routed to {route.provider!r}, which is not in [providers]"
+                    )
+        return self
