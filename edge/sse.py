@@ -24,7 +24,7 @@ class SseError(TokentrailError):
     """What this module can raise about a stream."""
 
 
-class FrameTooLarge(SseError):  # noqa: N818 - it names what happened, as the outcome does
+class FrameTooLarge(SseError):
     """One frame, or one line of any kind, is above the limit. The decoder is spent: every later feed raises again.
 
     Args:

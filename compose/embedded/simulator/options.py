@@ -1,0 +1,110 @@
+"""What a simulated answer is made of: one frozen value, chosen by model name and overridden by the request.
+
+Pure. A request may carry ``"simulate": {field: value, …}`` with the fields of ``SimulatorOptions``; unknown fields are
+refused, so that a misspelt fault cannot pass as a good answer. After it in the flow: ``plan``.
+"""
+
+from collections.abc import Mapping
+from typing import Annotated, Any, Final
+
+import msgspec
+
+TOKENS_MAX: Final = 1_000_000  # a script is played lazily; the limit keeps an answer's end in sight (hours)
+WAIT_MS_MAX: Final = 3_600_000  # longer than any time-out of the edge
+
+Count = Annotated[int, msgspec.Meta(ge=0, le=TOKENS_MAX)]
+WaitMs = Annotated[float, msgspec.Meta(ge=0, le=WAIT_MS_MAX)]
+
+
+class ToolCall(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """The one tool call of an answer; ``arguments`` is JSON text, streamed in fragments of eight characters."""
+
+    name: str = "get_weather"
+    arguments: str = '{"city": "Zürich", "days": 3}'
+
+
+class SimulatorOptions(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """One answer. *Token* below means one content delta: reasoning first, then text, then tool fragments."""
+
+    tokens: Count = 60  # text deltas
+    reasoning_tokens: Count = 0
+    tool_call: ToolCall | None = None
+    ttft_ms: WaitMs = 100  # request read → first token; the role chunk comes after half of it
+    interval_ms: WaitMs = 20  # between tokens
+    stalls: tuple[tuple[Count, WaitMs], ...] = ()  # (after so many tokens, so much longer than interval_ms)
+    finish_reason: str | None = (
+        None  # None: tool_calls with a tool call, length when max_tokens cut, else stop
+    )
+    usage: bool = True  # False: none is reported, even when asked for
+    cached_tokens: Count = 0  # part of the prompt
+    cut_after: Count | None = None  # after so many tokens the connection ends without the body's end mark
+    reset_after: Count | None = None  # … is reset (RST)
+    hang_after: Count | None = None  # … stays open and silent
+    error_after: Count | None = None  # … an error object comes in band, then the body ends
+    error: dict[str, Any] | None = None  # the error object of error_after and status; None: the usual one
+    status: Annotated[int, msgspec.Meta(ge=400, le=599)] | None = (
+        None  # answer with this status and an error body
+    )
+    retry_after_s: Annotated[int, msgspec.Meta(ge=0)] | None = None  # header of an answer with ``status``
+    silent: bool = False  # not even a response head
+    stamp: bool = (
+        False  # x_sim.sent_ns = CLOCK_MONOTONIC at the write: lets a bench measure latency on one machine
+    )
+    seed: int | None = None  # of the text; None: the request's seed, else the prompt
+    tag: str = ""  # comes back in the record of the request
+
+
+PRESETS: Final[Mapping[str, SimulatorOptions]] = {
+    "sim-fast": SimulatorOptions(tokens=40, ttft_ms=20, interval_ms=5),
+    "sim-steady": SimulatorOptions(tokens=100, ttft_ms=100, interval_ms=20),
+    "sim-stall": SimulatorOptions(tokens=60, stalls=((20, 2300),)),
+    "sim-error": SimulatorOptions(error_after=10),
+    "sim-cut": SimulatorOptions(cut_after=20),
+    "sim-long": SimulatorOptions(tokens=2000),
+    "sim-tool": SimulatorOptions(tokens=0, tool_call=ToolCall()),
+    "sim-reason": SimulatorOptions(reasoning_tokens=20, tokens=40),
+}
+
+
+class UnknownModel(Exception):
+    """No preset has this name and the request brings no script."""
+
+
+class BadScript(ValueError):
+    """The ``simulate`` field cannot be used; the message says which part."""
+
+
+def options_of(body: Mapping[str, Any], nth_call: int = 0) -> SimulatorOptions:
+    """The options of a request: preset of the model, then ``simulate``, then the request's own limits.
+
+    ``simulate`` may be a list: the n-th call (from 0) of a script takes its n-th entry, later ones the last.
+    """
+    model = str(body.get("model", ""))
+    script = body.get("simulate")
+    if isinstance(script, list):
+        script = script[min(nth_call, len(script) - 1)] if script else {}
+    if model not in PRESETS and script is None:
+        raise UnknownModel(model)
+    base = PRESETS.get(model, SimulatorOptions())
+    if script is not None and not isinstance(script, dict):
+        raise BadScript("simulate is an object or a list of objects")
+    try:
+        options = msgspec.convert({**msgspec.to_builtins(base), **(script or {})}, SimulatorOptions)
+    except msgspec.ValidationError as error:
+        raise BadScript(f"simulate: {error}") from error
+    return _limited(options, body)
+
+
+def _limited(options: SimulatorOptions, body: Mapping[str, Any]) -> SimulatorOptions:
+    """Apply max_tokens as a provider does: reasoning counts, and a cut answer ends in ``length``."""
+    limit = body.get("max_completion_tokens", body.get("max_tokens"))
+    if not isinstance(limit, int) or limit >= options.reasoning_tokens + options.tokens:
+        return options
+    reasoning = min(options.reasoning_tokens, limit)
+    return msgspec.structs.replace(
+        options,
+        reasoning_tokens=reasoning,
+        tokens=limit - reasoning,
+        tool_call=None,
+        finish_reason=options.finish_reason or "length",
+    )
