@@ -264,7 +264,7 @@ def check_storage(cluster: Cluster, node: Node) -> None:
     except OSError as error:
         raise CorruptStorageError(f"{meta} cannot be read ({error.strerror}). {way_out}") from error
     found = dict(line.split("=", 1) for line in lines if "=" in line and not line.startswith("#"))
-    expected = {"cluster.id": cluster.cluster_id, "node.id": str(node.node_id), "version": "1"}
+    expected = {"cluster.id": cluster.cluster_id, "node.id": str(node.node_id)}
     for name, value in expected.items():
         if found.get(name) != value:
             raise CorruptStorageError(
