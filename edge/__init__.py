@@ -1,1 +1,24 @@
-"""."""
+"""HTTP in, SSE out: the gateway's edge.
+
+Reading order, along one request:
+
+==================  ==========================================================================================
+``app``             wires everything; ``routes/`` is the HTTP surface
+``auth``            API keys → tenant, key id, roles
+``dialects/``       what a provider's and a client's protocol mean: pure functions, one file a dialect
+``generation``      one generation's memory: state, window of acknowledged events, lease, readers
+``driver``          one task a generation: call the provider, capture, publish, end it exactly once
+``policy``          pure: may this failure be tried again, and when
+``upstream``        the provider's HTTP (aiohttp, only here)
+``capture``         pure: provider bytes → canonical events of one attempt
+``sse``             pure: server-sent events, both ways
+``log/``            the log: append, acknowledge, read (aiokafka, only here)
+``follow``          the one path by which every client reads: live, resumed, finished
+``resume``          the cursor table: what a presented cursor is answered
+``find``            where a generation lies in the log
+``emit``            the ASGI response: head, frames, heartbeats, the end
+``result``          the finished answer as one body
+``registry``        the generations of this edge, the memory budget, control records of other edges
+``metrics``         Prometheus
+==================  ==========================================================================================
+"""

@@ -1,0 +1,177 @@
+"""The two reading passes over raw FetchRequests: the tail at the end, the catch-up from below.
+
+One tail request covers all partitions that have a reader; it waits at the broker, so an idle edge costs nothing. The
+catch-up pass reads partitions whose readers stand below the tail, lowest position first, without waiting. Both hand
+what they fetched to ``PartitionReaders``; a reader passes from one to the other by its position alone. FetchRequest is
+aiokafka's internal API: the version is pinned and the contract suite proves it (a consumer per replay costs 100 times
+as much, see docs/decisions.md).
+
+Before: ``passes``. After: ``kafka`` owns it.
+"""
+
+import asyncio
+from collections import defaultdict
+from collections.abc import Iterable
+from typing import Any
+
+import structlog
+from aiokafka.client import AIOKafkaClient
+from aiokafka.errors import KafkaError
+from aiokafka.protocol.fetch import FetchRequest
+from aiokafka.record.memory_records import MemoryRecords
+from aiokafka.structs import TopicPartition
+
+from edge.log import OffsetGone
+from edge.log.passes import Fetched, KeyReader, PartitionReaders
+
+TAIL_WAIT_MS = 250
+CATCH_UP_WAIT_MS = 5
+FETCH_BYTES = 256 * 1024
+RETRY_S = 0.1
+_OUT_OF_RANGE = 1
+log = structlog.get_logger()
+
+
+class Fetcher:
+    """Serves the readers of one topic.
+
+    Args:
+        client: connected; two of them, since a broker answers one connection in order and the tail waits there.
+        topic: the events topic.
+        first_offset: asks for the first offset that a partition still holds.
+
+    """
+
+    def __init__(self, tail: AIOKafkaClient, catch_up: AIOKafkaClient, topic: str) -> None:
+        self._clients = {"tail": tail, "catch_up": catch_up}
+        self._topic = topic
+        self._partitions: defaultdict[int, PartitionReaders] = defaultdict(PartitionReaders)
+        self._changed = asyncio.Event()
+        self._tasks: list[asyncio.Task[None]] = []
+
+    def start(self) -> None:
+        """Begin both passes."""
+        loop = asyncio.get_running_loop()
+        self._tasks = [loop.create_task(self._tail()), loop.create_task(self._catch_up())]
+
+    async def stop(self) -> None:
+        """End both passes."""
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+
+    def reader(self, partition: int, key: bytes, offset: int, *, every: bool) -> KeyReader:
+        """A new reader, served from now on."""
+        found = KeyReader(key, offset, every=every, on_change=lambda r: self._on_change(partition, r))
+        self._partitions[partition].readers.add(found)
+        self._changed.set()
+        return found
+
+    def _on_change(self, partition: int, reader: KeyReader) -> None:
+        if reader.closed:
+            readers = self._partitions[partition]
+            readers.readers.discard(reader)
+            if not readers.readers:
+                readers.tail_from = None
+        self._changed.set()
+
+    async def _tail(self) -> None:
+        while True:
+            wanted = {}
+            for number, readers in self._partitions.items():
+                if not readers.readers:
+                    continue
+                highest = max(r.position for r in readers.readers)
+                if readers.tail_from is None or highest > readers.tail_from:
+                    readers.tail_from = highest
+                wanted[number] = readers.tail_from
+            if not wanted:
+                self._changed.clear()
+                await self._changed.wait()
+                continue
+            for number, fetched in await self._fetch("tail", wanted, TAIL_WAIT_MS):
+                readers = self._partitions[number]
+                if readers.tail_from == fetched.start:
+                    readers.tail_from = fetched.end
+                readers.offer(fetched)
+
+    async def _catch_up(self) -> None:
+        while True:
+            lowest = {n: r.lowest() for n, r in self._partitions.items()}
+            wanted = {number: offset for number, offset in lowest.items() if offset is not None}
+            if not wanted:
+                self._changed.clear()
+                await self._changed.wait()
+                continue
+            for number, fetched in await self._fetch("catch_up", wanted, CATCH_UP_WAIT_MS):
+                self._partitions[number].offer(fetched)
+
+    async def _fetch(self, which: str, wanted: dict[int, int], wait_ms: int) -> list[tuple[int, Fetched]]:
+        client = self._clients[which]
+        by_node: dict[int, list[tuple[int, int, int]]] = defaultdict(list)
+        for number, offset in wanted.items():
+            leader = client.cluster.leader_for_partition(TopicPartition(self._topic, number))
+            if leader is not None and leader >= 0:
+                by_node[leader].append((number, offset, FETCH_BYTES))
+        answers = await asyncio.gather(
+            *(self._ask(client, node, asked, wait_ms) for node, asked in by_node.items())
+        )
+        if not by_node or not all(answers):
+            await self._again(client)
+        return [item for answer in answers if answer for item in answer]
+
+    async def _again(self, client: AIOKafkaClient) -> None:
+        client.force_metadata_update()
+        await asyncio.sleep(
+            RETRY_S
+        )  # a leader is being elected or the broker is away: ask again at this pace
+
+    async def _ask(
+        self, client: AIOKafkaClient, node: int, asked: list[tuple[int, int, int]], wait_ms: int
+    ) -> list[tuple[int, Fetched]] | None:
+        request = FetchRequest(wait_ms, 1, 8 * FETCH_BYTES, 0, [(self._topic, asked)])
+        try:
+            response = await client.send(node, request)
+        except (KafkaError, OSError) as error:
+            log.warning("log fetch failed, asking again", node=node, error=repr(error))
+            return None
+        offsets = {number: offset for number, offset, _ in asked}
+        out = []
+        for _, partitions in response.topics:
+            for number, code, high_watermark, *rest in partitions:
+                if code == _OUT_OF_RANGE:
+                    await self._out_of_range(client, node, number, offsets[number])
+                elif code:
+                    log.warning("log fetch refused, asking again", partition=number, code=code)
+                    return None
+                else:
+                    out.append((number, decode(offsets[number], high_watermark, rest[-1])))
+        return out
+
+    async def _out_of_range(self, client: AIOKafkaClient, node: int, number: int, offset: int) -> None:
+        from aiokafka.protocol.offset import OffsetRequest
+
+        response = await client.send(node, OffsetRequest(-1, 0, [(self._topic, [(number, -2)])]))
+        first = next(p[-1] for _, partitions in response.topics for p in partitions)
+        first = first[0] if isinstance(first, list | tuple) else first
+        self._partitions[number].fail(OffsetGone(int(first)), below=max(int(first), offset + 1))
+        self._partitions[number].tail_from = None
+
+
+def decode(start: int, high_watermark: int, message_set: Any) -> Fetched:
+    """The records of a fetched message set; the first batch may begin below ``start``, the last may be cut."""
+    records: list[tuple[int, int, bytes | None, bytes | None]] = []
+    end = start
+    batches = MemoryRecords(bytes(message_set or b""))
+    while batches.has_next():
+        batch = batches.next_batch()
+        if batch is None:
+            break
+        end = max(end, batch.next_offset)
+        if not batch.is_control_batch:
+            records.extend((r.offset, r.timestamp, r.key, r.value) for r in _from(batch, start))
+    return Fetched(start, end, high_watermark, records)
+
+
+def _from(batch: Iterable[Any], start: int) -> Iterable[Any]:
+    return (record for record in batch if record.offset >= start)

@@ -1,0 +1,108 @@
+"""The publisher: one lane per partition, one batch of a lane in flight, the rest gathers behind it.
+
+Batching is what makes a durable chunk cheap: a produce request costs far more than a record. Nothing waits for a timer
+while the lane is idle; under load whatever came while a batch was in flight travels together. The order of a lane is
+the order of ``append``; a record is handed to the producer once and never again by us.
+
+A batch that fails poisons its producer (idempotence has lost its sequence): the lane goes on with a fresh producer, and
+only once everything that the old one had of this lane has settled, which one batch in flight gives for free.
+
+Before: ``driver`` (through ``EventLog.append``). After: ``kafka`` owns the producers.
+"""
+
+import asyncio
+from collections import deque
+from collections.abc import Awaitable, Callable, Sequence
+from typing import NamedTuple
+
+from edge.log import OnAck, OnFail
+
+BATCH_BYTES_MAX = 900_000
+"""Below the broker's default 1 MiB with the batch's own overhead; a single record is below it by ``schemas.parts``."""
+RECORD_OVERHEAD_BYTES = 70
+
+
+class Item(NamedTuple):
+    """One value on its way; the callbacks belong to the last value of a record."""
+
+    key: bytes
+    value: bytes
+    on_ack: OnAck | None
+    on_fail: OnFail
+
+
+Send = Callable[[int, Sequence[Item]], Awaitable[int]]
+"""Publish a batch to a partition; returns the base offset (≥ 0) or raises."""
+
+
+class Lanes:
+    """All lanes of one process.
+
+    Args:
+        send: publishes one batch; must not send it again by itself after it failed.
+        gather_s: a busy process lets records of so much time share a request.
+
+    """
+
+    def __init__(self, send: Send, gather_s: float) -> None:
+        self._send = send
+        self._gather_s = gather_s
+        self._queues: dict[int, deque[Item]] = {}
+        self._tasks: dict[int, asyncio.Task[None]] = {}
+        self._idle = asyncio.Event()
+        self._idle.set()
+
+    def append(
+        self, partition: int, key: bytes, values: Sequence[bytes], on_ack: OnAck, on_fail: OnFail
+    ) -> None:
+        """See EventLog.append."""
+        queue = self._queues.setdefault(partition, deque())
+        last = len(values) - 1
+        for i, value in enumerate(values):
+            queue.append(Item(key, value, on_ack if i == last else None, on_fail))
+        if partition not in self._tasks:
+            self._idle.clear()
+            self._tasks[partition] = asyncio.get_running_loop().create_task(self._run(partition, queue))
+
+    async def drain(self) -> None:
+        """Wait until every queued record has settled."""
+        await self._idle.wait()
+
+    async def _run(self, partition: int, queue: deque[Item]) -> None:
+        try:
+            while queue:
+                if self._gather_s:
+                    await asyncio.sleep(self._gather_s)
+                batch = _take(queue)
+                try:
+                    base = await self._send(partition, batch)
+                except Exception as error:  # noqa: BLE001 - whatever the producer raises is this batch's outcome
+                    _settle_failed(batch, error)
+                else:
+                    _settle(batch, base)
+        finally:
+            del self._tasks[partition]
+            if not self._tasks:
+                self._idle.set()
+
+
+def _take(queue: deque[Item]) -> list[Item]:
+    batch = [queue.popleft()]
+    size = len(batch[0].value) + RECORD_OVERHEAD_BYTES
+    while queue and (size := size + len(queue[0].value) + RECORD_OVERHEAD_BYTES) <= BATCH_BYTES_MAX:
+        batch.append(queue.popleft())
+    return batch
+
+
+def _settle(batch: list[Item], base: int) -> None:
+    for i, item in enumerate(batch):
+        if item.on_ack is not None:
+            item.on_ack(base + i)
+
+
+def _settle_failed(batch: list[Item], error: Exception) -> None:
+    told: set[OnFail] = set()
+    for item in batch:
+        if item.on_fail not in told:
+            told.add(item.on_fail)
+            item.on_fail(error)

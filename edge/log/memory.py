@@ -1,0 +1,142 @@
+"""A log in memory: the fake that passes the contract suite of the real one, and can be made to fail.
+
+Used by the story, by Hypothesis histories and by the casebook's resume vectors, where offsets and moments must be
+chosen. ``hold`` keeps acknowledgements back, ``fail_next`` fails the next append, ``drop`` takes records out (as
+retention or a truncation would), ``redeliver`` appends a copy.
+
+Before: ``driver``, ``follow``. After: nothing.
+"""
+
+import asyncio
+import itertools
+from collections import defaultdict
+from collections.abc import AsyncIterator, Callable, Sequence
+
+from edge.log import LogAway, OffsetGone, OnAck, OnFail, Reader
+from edge.log.passes import Fetched, KeyReader, PartitionReaders
+
+Record = tuple[int, int, bytes | None, bytes | None]
+
+
+class MemoryLog:
+    """EventLog in memory. ``now_ms`` gives append times."""
+
+    def __init__(self, now_ms: Callable[[], int], partitions: int = 32) -> None:
+        self.partitions = partitions
+        self._now_ms = now_ms
+        self._records: defaultdict[int, list[Record]] = defaultdict(list)
+        self._next: defaultdict[int, int] = defaultdict(int)
+        self._first: defaultdict[int, int] = defaultdict(int)
+        self._readers: defaultdict[int, PartitionReaders] = defaultdict(PartitionReaders)
+        self._held: list[Callable[[], None]] | None = None
+        self._fail: Exception | None = None
+        self._control: list[bytes] = []
+        self._control_news: list[asyncio.Event] = []
+        self.control_read = False
+
+    async def start(self) -> None:
+        """See EventLog."""
+
+    async def stop(self) -> None:
+        """See EventLog."""
+
+    def append(
+        self, partition: int, key: bytes, values: Sequence[bytes], on_ack: OnAck, on_fail: OnFail
+    ) -> None:
+        """See EventLog."""
+        loop = asyncio.get_running_loop()
+        if self._fail is not None:
+            error, self._fail = self._fail, None
+            loop.call_soon(on_fail, error)
+            return
+        for value in values:
+            last = self.put(partition, key, value)
+        if self._held is not None:
+            self._held.append(lambda: on_ack(last))
+        else:
+            loop.call_soon(on_ack, last)
+
+    def put(self, partition: int, key: bytes | None, value: bytes | None, offset: int | None = None) -> int:
+        """Write one record as any producer would; its offset (a chosen one leaves a hole)."""
+        offset = self._next[partition] if offset is None else offset
+        self._records[partition].append((offset, self._now_ms(), key, value))
+        self._next[partition] = offset + 1
+        self._serve(partition)
+        return offset
+
+    def records(self, partition: int) -> list[Record]:
+        """What the partition holds, in log order."""
+        return list(self._records[partition])
+
+    def all_records(self) -> list[tuple[int, Record]]:
+        """Everything held, by partition."""
+        return [(p, r) for p in sorted(self._records) for r in self._records[p]]
+
+    def hold(self) -> None:
+        """Keep acknowledgements back until ``release``."""
+        self._held = []
+
+    def release(self) -> None:
+        """Give the acknowledgements that were kept back, in order."""
+        held, self._held = self._held or [], None
+        for acknowledge in held:
+            acknowledge()
+
+    def fail_next(self, error: Exception | None = None) -> None:
+        """Fail the next append."""
+        self._fail = error or LogAway("told to fail")
+
+    def drop(self, partition: int, wanted: Callable[[Record], bool]) -> None:
+        """Take records out. Where a prefix is gone, the log begins behind it."""
+        kept = [r for r in self._records[partition] if not wanted(r)]
+        self._records[partition] = kept
+        self._first[partition] = kept[0][0] if kept else self._next[partition]
+
+    def reader(self, partition: int, key: bytes, offset: int, *, every: bool = False) -> Reader:
+        """See EventLog."""
+        readers = self._readers[partition]
+
+        def changed(reader: KeyReader) -> None:
+            if reader.closed:
+                readers.readers.discard(reader)
+            else:
+                self._serve(partition)
+
+        found = KeyReader(key, offset, every=every, on_change=changed)
+        readers.readers.add(found)
+        self._serve(partition)
+        return found
+
+    def _serve(self, partition: int) -> None:
+        readers, end = self._readers[partition], self._next[partition]
+        first = self._first[partition]
+        readers.fail(OffsetGone(first), below=first)
+        for start in {r.position for r in readers.readers if r.wants}:
+            records = [r for r in self._records[partition] if r[0] >= start]
+            readers.offer(Fetched(start, end, end, records))
+
+    async def offset_at(self, partition: int, timestamp_ms: int) -> int | None:
+        """See EventLog."""
+        return next((r[0] for r in self._records[partition] if r[1] >= timestamp_ms), None)
+
+    async def bounds(self, partition: int) -> tuple[int, int]:
+        """See EventLog."""
+        return self._first[partition], self._next[partition]
+
+    async def tell(self, key: bytes, value: bytes) -> None:
+        """See EventLog."""
+        del key
+        self._control.append(value)
+        for news in self._control_news:
+            news.set()
+
+    async def control(self) -> AsyncIterator[bytes]:
+        """See EventLog."""
+        news = asyncio.Event()
+        self._control_news.append(news)
+        for position in itertools.count():
+            while position >= len(self._control):
+                self.control_read = True
+                news.clear()
+                await news.wait()
+            yield self._control[position]

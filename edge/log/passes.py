@@ -1,0 +1,132 @@
+"""Shared reading: every reader of a partition is served by the same two passes, never by a consumer of its own.
+
+``PartitionReaders`` holds the readers of one partition, each with its own position. Whoever fetches (the tail pass at
+the end, the catch-up pass from the lowest wanted position) hands the fetched range to ``offer``: it advances exactly
+those readers whose position lies inside the range, so two passes can serve the same reader without loss or repeat, and
+a slow reader (full buffer) just stays where it is until it reads again.
+
+Pure of Kafka: ranges in, progress out. Before: ``kafka`` fetches. After: ``follow``.
+"""
+
+import asyncio
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
+
+from edge.log import Progress, Raw
+
+BUFFER_BYTES_MAX = 1 << 20
+"""A reader with more unread bytes takes no part in a pass; it goes on from its position later."""
+
+
+class Fetched(NamedTuple):
+    """A contiguous range of a partition: records from ``start`` (inclusive) to ``end`` (exclusive), holes allowed."""
+
+    start: int
+    end: int
+    high_watermark: int
+    records: Sequence[tuple[int, int, bytes | None, bytes | None]]  # offset, timestamp_ms, key, value
+
+
+class KeyReader:
+    """One reader of one key (implements ``edge.log.Reader``)."""
+
+    def __init__(
+        self, key: bytes, position: int, *, every: bool, on_change: Callable[["KeyReader"], None]
+    ) -> None:
+        self.key = key
+        self.position = position
+        self.every = every
+        self.caught_up = False
+        self.closed = False
+        self._on_change = on_change
+        self._records: list[Raw] = []
+        self._bytes = 0
+        self._progress = False
+        self._timestamp_ms: int | None = None
+        self._error: Exception | None = None
+        self._wake: asyncio.Future[None] | None = None
+
+    @property
+    def wants(self) -> bool:
+        """Whether a pass may give it more."""
+        return not self.closed and self._bytes < BUFFER_BYTES_MAX
+
+    async def read(self) -> Progress:
+        """See edge.log.Reader."""
+        while not (self._records or self._progress):
+            if self._error is not None:
+                raise self._error
+            self._wake = asyncio.get_running_loop().create_future()
+            await self._wake
+        records, self._records = self._records, []
+        was_full, self._bytes, self._progress = not self.wants, 0, False
+        if was_full:
+            self._on_change(self)
+        return Progress(records, self.position, self.caught_up, self._timestamp_ms)
+
+    def close(self) -> None:
+        """See edge.log.Reader."""
+        if not self.closed:
+            self.closed = True
+            self._on_change(self)
+
+    def fail(self, error: Exception) -> None:
+        """End the reading with an error, after what is buffered."""
+        self._error = error
+        self._notify()
+
+    def take(self, fetched: Fetched, records: Sequence[tuple[int, int, bytes | None, bytes | None]]) -> None:
+        """Advance over a range that begins at or before the position; ``records`` are those of this key."""
+        position = self.position
+        for offset, timestamp_ms, _, value in records:
+            if offset >= position and value is not None:
+                self._records.append(Raw(offset, timestamp_ms, value))
+                self._bytes += len(value)
+        reached_end = fetched.end >= fetched.high_watermark
+        news = bool(self._records) or self.every or (reached_end and not self.caught_up)
+        if fetched.records:
+            self._timestamp_ms = fetched.records[-1][1]
+        self.position = fetched.end
+        self.caught_up = reached_end
+        if news:
+            self._progress = True
+            self._notify()
+
+    def _notify(self) -> None:
+        if self._wake is not None and not self._wake.done():
+            self._wake.set_result(None)
+
+
+class PartitionReaders:
+    """The readers of one partition."""
+
+    def __init__(self) -> None:
+        self.readers: set[KeyReader] = set()
+        self.tail_from: int | None = None
+
+    def lowest(self) -> int | None:
+        """The lowest position that is wanted and that the tail pass does not serve; None where there is none."""
+        tail = self.tail_from
+        behind = [r.position for r in self.readers if r.wants and (tail is None or r.position != tail)]
+        return min(behind) if behind else None
+
+    def offer(self, fetched: Fetched) -> None:
+        """Give a fetched range to every reader that stands inside it."""
+        inside = [r for r in self.readers if r.wants and fetched.start <= r.position <= fetched.end]
+        if not inside:
+            return
+        by_key: dict[bytes | None, list[tuple[int, int, bytes | None, bytes | None]]] = {
+            r.key: [] for r in inside
+        }
+        for record in fetched.records:
+            found = by_key.get(record[2])
+            if found is not None:
+                found.append(record)
+        for reader in inside:
+            reader.take(fetched, by_key[reader.key])
+
+    def fail(self, error: Exception, below: int | None = None) -> None:
+        """Fail the readers, or those below an offset."""
+        for reader in [r for r in self.readers if below is None or r.position < below]:
+            reader.fail(error)
+            self.readers.discard(reader)
