@@ -6,8 +6,6 @@ The shell of this package: the only file that knows aiohttp, the clock and the n
 """
 
 import asyncio
-import socket
-import struct
 import time
 from collections import OrderedDict, deque
 from collections.abc import Iterator
@@ -20,6 +18,7 @@ from aiohttp import web
 from compose.embedded.simulator.chunks import ChunkRenderer, error_body
 from compose.embedded.simulator.options import PRESETS, BadScript, SimulatorOptions, UnknownModel, options_of
 from compose.embedded.simulator.plan import Step, prompt_tokens_of, seed_of, steps
+from compose.faults import reset_transport
 
 REQUEST_BYTES_MAX: Final = 64 << 20  # long-context tests; beyond it 413
 REMEMBERED_MAX: Final = 10_000  # requests on record; the oldest go first
@@ -236,9 +235,7 @@ async def _end_badly(request: web.Request, how: str, seen: SeenRequest) -> None:
         transport.close()
         return
     await asyncio.sleep(RESET_DELAY_S)
-    connection = transport.get_extra_info("socket")
-    connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))  # close sends RST
-    transport.abort()
+    reset_transport(transport)
 
 
 def _refusal(
