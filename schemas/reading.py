@@ -46,7 +46,9 @@ class Reading:
             self.next_seq = seq + 1
             self.ended = True
             return Verdict.DELIVER
-        if event.kind is Kind.MESSAGE_END and seq > self.next_seq:
-            self.ended = True
-            return Verdict.GAP
+        if event.kind is Kind.MESSAGE_END:
+            self.ended = (
+                True  # the first terminal, whoever stands behind it: an error after it is not delivered
+            )
+            return Verdict.GAP if seq > self.next_seq else Verdict.SKIP
         return Verdict.SKIP

@@ -8,6 +8,8 @@ Tests and the demo run the times of lease, finder and grace at a twentieth: the 
 Before: the environment and the file. After: each process's shell.
 """
 
+import os
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Self
 
@@ -20,12 +22,15 @@ from pydantic_settings import (
 )
 
 _MIB = 1 << 20
+_PREFIX = "TOKENTRAIL_"
+_OTHER_NAMES = frozenset({"cache"})
+"""TOKENTRAIL_CACHE is where downloads are kept for all of a user's projects: no setting of any process."""
 
 
 class Section(BaseModel):
     """A frozen section; an unknown key is an error."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    model_config = ConfigDict(frozen=True, extra="forbid", hide_input_in_errors=True)
 
 
 class Kafka(Section):
@@ -204,7 +209,8 @@ class Settings(BaseSettings):
     model_config = SettingsConfigDict(
         frozen=True,
         extra="forbid",
-        env_prefix="TOKENTRAIL_",
+        hide_input_in_errors=True,  # a misspelt secret's value must not end in a log
+        env_prefix=_PREFIX,
         env_nested_delimiter="__",
         toml_file="tokentrail.toml",
     )
@@ -240,6 +246,7 @@ class Settings(BaseSettings):
     ) -> tuple[PydanticBaseSettingsSource, ...]:
         """Arguments over environment over file; no .env, no secrets folder: one place each."""
         del dotenv_settings, file_secret_settings
+        _refuse_unknown_names(os.environ, settings_cls)
         return init_settings, env_settings, TomlConfigSettingsSource(settings_cls)
 
     @model_validator(mode="after")
@@ -270,3 +277,12 @@ class Settings(BaseSettings):
                         f"model {name!r} is routed to {route.provider!r}, which is not in [providers]"
                     )
         return self
+
+
+def _refuse_unknown_names(names: Iterable[str], settings_cls: type[BaseSettings]) -> None:
+    """The environment source only looks for fields that it knows, so a misspelt section would pass unseen."""
+    known = settings_cls.model_fields.keys() | _OTHER_NAMES
+    ours = (name for name in names if name.upper().startswith(_PREFIX))
+    unknown = [name for name in ours if name[len(_PREFIX) :].lower().split("__", 1)[0] not in known]
+    if unknown:
+        raise ValueError(f"no such setting in the environment: {', '.join(sorted(unknown))}")
