@@ -211,6 +211,16 @@ def test_the_end_of_a_broker_is_explained_from_its_log(tmp_path, logged, error, 
     assert advice in str(explained)
 
 
+def test_a_jvm_that_never_started_is_not_explained_from_an_older_log(tmp_path):
+    """What an older run logged is no reason for a start that did not come to its log."""
+    node = plan(tmp_path).nodes[0]
+    node.folder.mkdir()
+    node.log_file.write_text("Address already in use\n")
+    explained = explain_exit(node, 1, "Error occurred during initialization of VM\nToo small maximum heap\n")
+    assert type(explained) is BrokerExitedError
+    assert "Too small maximum heap" in str(explained)
+
+
 def test_a_port_with_a_listener_is_not_free():
     """A port is free exactly when nobody listens on it."""
     with socket.socket() as listener:

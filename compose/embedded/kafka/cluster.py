@@ -23,6 +23,7 @@ from compose.embedded.kafka import node as broker
 from compose.embedded.kafka import probe, process
 from compose.embedded.kafka.errors import (
     DataDirInUseError,
+    DataDirUnusableError,
     EmbeddedKafkaError,
     PortInUseError,
     StartTimeoutError,
@@ -51,6 +52,7 @@ STOP_GRACE_S = (
 
 _LEFTOVER_GRACE_S = 5.0
 _PROBE_TIMEOUT_S = 1.0
+_NOT_IN_LOG_DIRS = ",\n\r"
 _POLL_S = 0.05
 
 
@@ -139,7 +141,11 @@ class PreparedKafka:
 
         Raises StartTimeoutError, or `explain_exit`'s error as soon as `returncode(node_id)` says that one ended.
         """
-        await asyncio.to_thread(self.wait_ready_blocking, timeout_s, node_ids, returncode)
+        wanted = self.node_ids if node_ids is None else tuple(node_ids)
+        deadline = time.monotonic() + timeout_s
+        while not await asyncio.to_thread(self.is_ready, wanted):
+            self._raise_if_hopeless(wanted, timeout_s, deadline, returncode)
+            await asyncio.sleep(_POLL_S)
 
     def wait_ready_blocking(
         self,
@@ -151,26 +157,36 @@ class PreparedKafka:
         wanted = self.node_ids if node_ids is None else tuple(node_ids)
         deadline = time.monotonic() + timeout_s
         while not self.is_ready(wanted):
-            for node_id in wanted:
-                code = returncode(node_id)
-                if code is not None:
-                    raise self.explain_exit(node_id, code)
-            if time.monotonic() > deadline:
-                logs = ", ".join(str(self.node(node_id).log_file) for node_id in wanted)
-                raise StartTimeoutError(
-                    f"Kafka was not ready within {timeout_s:.0f} s. See {logs}; a busy machine may only need more time."
-                )
+            self._raise_if_hopeless(wanted, timeout_s, deadline, returncode)
             time.sleep(_POLL_S)
+
+    def _raise_if_hopeless(
+        self,
+        wanted: tuple[int, ...],
+        timeout_s: float,
+        deadline: float,
+        returncode: Callable[[int], int | None],
+    ) -> None:
+        for node_id in wanted:
+            code = returncode(node_id)
+            if code is not None:
+                raise self.explain_exit(node_id, code)
+        if time.monotonic() > deadline:
+            logs = ", ".join(str(self.node(node_id).log_file) for node_id in wanted)
+            raise StartTimeoutError(
+                f"Kafka was not ready within {timeout_s:.0f} s. See {logs}; a busy machine may only need more time."
+            )
 
 
 def prepare(options: KafkaOptions) -> PreparedKafka:
     """Make the brokers startable. Blocks (a first time: downloads of 43 MB, and 1-2 s per node to format)."""
-    runtime = broker.Runtime(
-        find_java(options.environ), find_jars(options.environ, options.cache_dir), options.heap_mib
-    )
-    with _one_at_a_time(options.data_dir):
-        known = load_cluster(options.data_dir)
-        cluster = plan_cluster(options.data_dir, known, options.nodes, options.port, options.controller_port)
+    jars = find_jars(options.environ, options.cache_dir.absolute())
+    runtime = broker.Runtime(find_java(options.environ), jars, options.heap_mib)
+    data_dir = options.data_dir.absolute()  # a supervisor's child may run in another folder
+    with _one_at_a_time(data_dir):
+        cluster = plan_cluster(
+            data_dir, load_cluster(data_dir), options.nodes, options.port, options.controller_port
+        )
         _end_leftovers(cluster)
         for node in cluster.nodes:
             broker.refuse_foreign_holder(node)
@@ -232,7 +248,17 @@ def _require_free_ports(node: Node) -> None:
 @contextmanager
 def _one_at_a_time(data_dir: Path) -> Iterator[None]:
     """Let one process at a time prepare a directory; the other one then meets what the first has made."""
-    data_dir.mkdir(parents=True, exist_ok=True)
-    with (data_dir / "prepare.lock").open("w") as file:
+    if set(str(data_dir)) & set(_NOT_IN_LOG_DIRS):
+        raise DataDirUnusableError(
+            f"{str(data_dir)!r} cannot be Kafka's directory: its log.dirs is a list separated by commas. Choose another."
+        )
+    try:
+        data_dir.mkdir(parents=True, exist_ok=True)
+        file = (data_dir / "prepare.lock").open("w")
+    except OSError as error:
+        raise DataDirUnusableError(
+            f"{data_dir} cannot be written to ({error.strerror}). Make it writable, or choose another directory."
+        ) from error
+    with file:
         fcntl.flock(file, fcntl.LOCK_EX)
         yield

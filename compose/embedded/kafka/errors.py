@@ -39,6 +39,10 @@ class DataDirInUseError(EmbeddedKafkaError):
     """Another process runs a broker on the same directory."""
 
 
+class DataDirUnusableError(EmbeddedKafkaError):
+    """The directory cannot be written to, or Kafka cannot be told its path."""
+
+
 class CorruptStorageError(EmbeddedKafkaError):
     """The directory holds something that is not this cluster's storage."""
 

@@ -85,8 +85,14 @@ def download(
     `accept(coordinate, path)` sees each file before it gets its place, and raises to refuse it. A file appears in
     `into` whole or not at all, so two processes may do this at once.
     """
-    into.mkdir(parents=True, exist_ok=True)
-    scratch = Path(tempfile.mkdtemp(prefix=".download-", dir=into))
+    try:
+        into.mkdir(parents=True, exist_ok=True)
+        scratch = Path(tempfile.mkdtemp(prefix=".download-", dir=into))
+    except OSError as error:
+        raise JarsUnavailableError(
+            f"The jars' folder {into} cannot be written to ({error.strerror}). Make it writable, or set "
+            "TOKENTRAIL_CACHE to another folder."
+        ) from error
     context = _context(scratch, environ)
 
     def fetch_one(coordinate: str) -> None:

@@ -68,7 +68,7 @@ def find_jars(environ: Mapping[str, str], cache_dir: Path, lock_path: Path = LOC
     """
     kafka_home = environ.get("KAFKA_HOME")
     if kafka_home:
-        return jars_of_home(Path(kafka_home))
+        return jars_of_home(Path(kafka_home).absolute())
     lock = parse_lock(lock_path.read_text(encoding="utf-8"))
     folder = cache_dir / "kafka" / KAFKA_VERSION
     wanted = {jar.coordinate: jar for jar in lock}

