@@ -47,8 +47,6 @@ class Reading:
             self.ended = True
             return Verdict.DELIVER
         if event.kind is Kind.MESSAGE_END:
-            self.ended = (
-                True  # the first terminal, whoever stands behind it: an error after it is not delivered
-            )
+            self.ended = True  # the first terminal: an error behind it is not delivered
             return Verdict.GAP if seq > self.next_seq else Verdict.SKIP
         return Verdict.SKIP
