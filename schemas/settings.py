@@ -23,8 +23,9 @@ from pydantic_settings import (
 
 _MIB = 1 << 20
 _PREFIX = "TOKENTRAIL_"
-_OTHER_NAMES = frozenset({"cache"})
-"""TOKENTRAIL_CACHE is where downloads are kept for all of a user's projects: no setting of any process."""
+_OTHER_NAMES = frozenset({"cache", "api_key"})
+"""No setting of any process: TOKENTRAIL_CACHE is where downloads are kept for all of a user's projects,
+TOKENTRAIL_API_KEY what the command line shows to an edge."""
 
 
 class Section(BaseModel):
@@ -270,12 +271,11 @@ class Settings(BaseSettings):
         ):
             if not holds:
                 raise ValueError(f"these settings contradict one another: {said} must hold")
-        for name, routes in self.models.items():
+        named = {f"model {name!r}": routes for name, routes in self.models.items()}
+        for who, routes in (named | {"default_route": self.default_route}).items():
             for route in routes:
                 if route.provider not in self.providers:
-                    raise ValueError(
-                        f"model {name!r} is routed to {route.provider!r}, which is not in [providers]"
-                    )
+                    raise ValueError(f"{who} is routed to {route.provider!r}, which is not in [providers]")
         return self
 
 
