@@ -58,7 +58,7 @@ class Codec:
     def learn(self, schema_json: str) -> str:
         """Take a schema from the schemas topic; its fingerprint in hex. A schema of a newer major is only remembered.
 
-        Raises Poison (undecodable) for a text that is no Avro schema.
+        Raises Poison (undecodable) for a text that is no Avro schema of a record.
         """
         try:
             schema = json.loads(schema_json)
@@ -127,6 +127,8 @@ def check_key(key: bytes | None, generation_id: str) -> None:
 
 
 def _parse(schema: dict[str, Any]) -> tuple[bytes, Any]:
+    if schema["type"] != "record":
+        raise TypeError("only records travel in the log")
     canonical = to_parsing_canonical_form(schema)
     return bytes.fromhex(fingerprint(canonical, "CRC-64-AVRO")), fastavro.parse_schema(schema)
 

@@ -8,6 +8,7 @@ leaves one unfinished except when it died). Before: ``prices``. After: ``avro``.
 import msgspec
 
 from schemas.codec import Codec
+from schemas.errors import Poison
 from schemas.events import LogEvent
 
 RECORD_BYTES_MAX = 900_000
@@ -54,10 +55,13 @@ class Joiner:
         self.first_offset: int | None = None
 
     def offer(self, event: LogEvent, offset: int = -1) -> LogEvent | None:
-        """The whole record once it is complete, None in between. ``offset`` is kept for the first part of a run."""
+        """The whole record once it is complete, None in between. ``offset`` is kept for the first part of a run.
+
+        Raises Poison where complete parts hold no record, or not the one that they say.
+        """
         if event.part is None or event.parts is None:
             return event
-        if event.part == 0:
+        if event.part == 0 and event.parts > 0:
             self._slices, self._seq, self._parts = [], event.seq, event.parts
             self.first_offset = offset
         elif event.part != len(self._slices) or event.seq != self._seq or event.parts != self._parts:
@@ -66,5 +70,8 @@ class Joiner:
         self._slices.append(event.slice or b"")
         if len(self._slices) < self._parts:
             return None
-        data, self._slices = b"".join(self._slices), []
-        return self._codec.decode(data, LogEvent)
+        data, self._slices, self._parts = b"".join(self._slices), [], 0
+        whole = self._codec.decode(data, LogEvent)
+        if (whole.generation_id, whole.seq, whole.part) != (event.generation_id, event.seq, None):
+            raise Poison("bad_field", f"the parts of seq {event.seq} join to another record")
+        return whole
