@@ -1,0 +1,101 @@
+"""One attempt's stream: provider bytes → understood events, with the counts that its attempt_end will say.
+
+Pure: time is an argument (``elapsed_us``, microseconds since the request was accepted). Content alone feeds the gaps;
+keep-alives, empty chunks, role, finish and usage never do. Before: ``sse`` and ``dialects``. After: ``driver``.
+"""
+
+from edge.dialects import Captured, Dialect
+from edge.sse import FrameTooLarge, SseDecoder
+from schemas.events import EndedBy, Gap, Kind, PartType, ProviderError, Stage
+
+
+class AttemptCapture:
+    """The capture of one attempt.
+
+    Args:
+        dialect: what the provider speaks.
+        frame_bytes: the largest frame that is accepted.
+        stall_threshold_us: a gap strictly longer than this is on record.
+
+    """
+
+    def __init__(self, dialect: Dialect, frame_bytes: int, stall_threshold_us: int) -> None:
+        self._decoder = SseDecoder(frame_bytes)
+        self._threshold_us = stall_threshold_us
+        self.state = dialect.new_state()
+        self.bytes_seen = 0
+        self.content_events = 0
+        self.text_events = 0
+        self.tokens_estimate = 0
+        self.keepalives = 0
+        self.first_content_us: int | None = None
+        self.last_content_us: int | None = None
+        self.finish_us: int | None = None
+        self.gaps: list[Gap] = []
+        self.ended = False
+
+    def feed(self, chunk: bytes) -> list[Captured]:
+        """The events that a read completed; a frame above the limit is a failure behind them."""
+        self.bytes_seen += len(chunk)
+        try:
+            events = self._decoder.feed(chunk)
+        except FrameTooLarge as error:
+            said = ProviderError(message=str(error))
+            captured = [c for event in error.events for c in self.state.capture(event)]
+            return [*captured, Captured(Kind.ERROR, "", failure=("upstream_frame_too_large", said))]
+        if len(events) == 1:
+            return self.state.capture(events[0])
+        return [c for event in events for c in self.state.capture(event)]
+
+    def finish(self) -> list[Captured]:
+        """The event that the end of the stream left unclosed, if its payload is whole."""
+        try:
+            events = self._decoder.finish()
+        except FrameTooLarge:
+            return []
+        if self._decoder.torn:
+            return []
+        captured = [c for event in events for c in self.state.capture(event)]
+        return [c for c in captured if c.failure is None or c.failure[0] != "upstream_protocol"]
+
+    def note(self, captured: Captured, elapsed_us: int, paused_us: int, seq: int | None) -> bool:
+        """Count an event; whether it was content. ``seq`` is its number, None while it has none."""
+        content = False
+        for part in captured.canonical:
+            if part.is_content:
+                content = True
+                self.tokens_estimate += part.tokens_estimate or 0
+                if part.type is PartType.TEXT:
+                    self.text_events += 1
+        if self.state.finishes and self.finish_us is None:
+            self.finish_us = elapsed_us
+        if not content:
+            return False
+        if self.last_content_us is None:
+            self.first_content_us = elapsed_us
+        else:
+            self._gap(elapsed_us - paused_us, EndedBy.CONTENT, None if seq is None else seq - 1)
+        self.last_content_us = elapsed_us
+        self.content_events += 1
+        return True
+
+    def close(self, elapsed_us: int, ended_by: EndedBy) -> None:
+        """The last gap, that no content closed: a row, and in none of the sums."""
+        if self.last_content_us is not None and self.finish_us is None:
+            self._gap(elapsed_us, ended_by, None)
+
+    def _gap(self, until_us: int, ended_by: EndedBy, seq: int | None) -> None:
+        start_us = self.last_content_us or 0
+        length_us = until_us - start_us
+        if length_us > self._threshold_us:
+            self.gaps.append(
+                Gap(
+                    content_index=self.content_events - 1,
+                    start_us=start_us,
+                    length_us=length_us,
+                    seq=seq,
+                    tokens_estimate=self.tokens_estimate,
+                    stage=Stage.DECODE,
+                    ended_by=ended_by,
+                )
+            )

@@ -1,0 +1,89 @@
+"""OpenAI Chat Completions: what its chunks mean.
+
+Facts of the protocol and of its many speakers: usage may come on its own chunk, on every chunk (cumulative), or never;
+``finish_reason`` may be empty or the word "null" until the last; tool calls may lack an index or claim the same one;
+errors come in band, beside or instead of choices. Keep-alives come as comments, as empty data, or as data that is a
+comment. Pure. Before: ``edge.dialects``. After: ``openai_chat_stream``; ``openai_chat_body`` assembles the answer.
+"""
+
+import hashlib
+from typing import TYPE_CHECKING, Any
+
+import orjson
+
+from edge.dialects import BadRequest, ClientRequest
+from edge.dialects.openai_chat_body import assemble
+from edge.dialects.openai_chat_stream import ERROR_RAW_MAX, OpenAiChatState, code_of, provider_error
+from schemas.events import ProviderError
+from schemas.outcomes import of_status
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from schemas.events import LogEvent
+
+_SAMPLING = ("temperature", "top_p", "seed", "max_tokens", "max_completion_tokens", "n", "frequency_penalty",
+             "presence_penalty", "reasoning_effort", "logit_bias")  # fmt: skip
+
+
+class OpenAiChat:
+    """See edge.dialects.Dialect."""
+
+    name = "openai.chat"
+    upstream_path = "/chat/completions"
+    end_raw = "[DONE]"
+    end_event: str | None = None
+
+    def request_of(self, body: dict[str, Any]) -> ClientRequest:
+        """See Dialect."""
+        model, messages = body.get("model"), body.get("messages")
+        if not isinstance(model, str) or not model:
+            raise BadRequest("`model` must be a non-empty string")
+        if not isinstance(messages, list) or not messages:
+            raise BadRequest("`messages` must be a non-empty array")
+        stream, options = body.get("stream", False), body.get("stream_options") or {}
+        if not isinstance(stream, bool | None) or not isinstance(options, dict):
+            raise BadRequest("`stream` must be a boolean and `stream_options` an object")
+        choices = body.get("n") or 1
+        if not isinstance(choices, int) or choices < 1:
+            raise BadRequest("`n` must be a positive integer")
+        stop = body.get("stop") or []
+        canonical = orjson.dumps(messages, option=orjson.OPT_SORT_KEYS)
+        sampling = {key: body[key] for key in _SAMPLING if key in body}
+        return ClientRequest(
+            model=model,
+            stream=bool(stream),
+            wants_usage=bool(options.get("include_usage")),
+            prompt_hash=hashlib.sha256(canonical).hexdigest(),
+            sampling=orjson.dumps(sampling, option=orjson.OPT_SORT_KEYS).decode(),
+            stop_rules=[stop] if isinstance(stop, str) else [str(rule) for rule in stop],
+            choices=choices,
+            body=body,
+        )
+
+    def upstream_body(self, request: ClientRequest, model: str) -> dict[str, Any]:
+        """See Dialect."""
+        options = {**(request.body.get("stream_options") or {}), "include_usage": True}
+        return {**request.body, "model": model, "stream": True, "stream_options": options}
+
+    def new_state(self) -> OpenAiChatState:
+        """See Dialect."""
+        return OpenAiChatState()
+
+    def failure_of_body(self, status: int, body: bytes) -> tuple[str, ProviderError]:
+        """See Dialect."""
+        text = body.decode(errors="replace")
+        try:
+            value = orjson.loads(body)
+        except orjson.JSONDecodeError:
+            value = None
+        success = 200 <= status < 300  # noqa: PLR2004 - HTTP's own numbers
+        if isinstance(value, dict) and value.get("error"):
+            error = provider_error(value, text, None if success else status)
+            return (code_of(error) if success else of_status(status)), error
+        error = ProviderError(status=None if success else status, raw=text[:ERROR_RAW_MAX])
+        return ("upstream_protocol" if success else of_status(status)), error
+
+    def assemble(self, events: "Iterable[LogEvent]") -> dict[str, Any]:
+        """See Dialect."""
+        return assemble(events)

@@ -1,0 +1,235 @@
+"""One attempt's stream of OpenAI Chat Completions chunks, understood event by event.
+
+See ``openai_chat`` for the facts behind it. Pure. Before: ``openai_chat``. After: ``capture``.
+"""
+
+import json
+from typing import TYPE_CHECKING, Any
+
+import orjson
+
+from edge.dialects import Captured, DialectState
+from schemas.events import Canonical, ChoiceFinish, Kind, PartType, ProviderError
+from schemas.outcomes import finish_reason_of
+
+if TYPE_CHECKING:
+    from edge.sse import SseEvent
+
+ERROR_RAW_MAX = 16_384
+"""What is kept of a provider's error payload: enough for any message, small enough for a terminal record."""
+_NO_WORD = (None, "", "null")
+
+
+class OpenAiChatState(DialectState):
+    """One attempt's stream."""
+
+    def __init__(self) -> None:
+        self.upstream_id: str | None = None
+        self.served_model: str | None = None
+        self.service_tier: str | None = None
+        self.usage_reports: list[dict[str, Any]] = []
+        self.finishes: dict[int, ChoiceFinish] = {}
+        self.unknown_count = 0
+        self._calls: dict[int, list[list[Any]]] = {}  # choice → [[id, claimed index], …]
+
+    def capture(self, event: "SseEvent") -> list[Captured]:
+        """See DialectState."""
+        data = event.data
+        if data == "[DONE]" or data.strip() == "[DONE]":
+            return [Captured(Kind.MESSAGE_END, data, event.event, end=True)]
+        if not data.strip() or data.lstrip().startswith(":") or event.event == "ping":
+            return [Captured(None, data)]
+        if event.event == "error":
+            error = provider_error(_object(data), data, None)
+            return [Captured(Kind.ERROR, data, "error", failure=(code_of(error), error))]
+        try:
+            chunk = orjson.loads(data)
+        except orjson.JSONDecodeError:
+            return self._several(event)
+        return [self._chunk(chunk, data, event.event)]
+
+    def _several(self, event: "SseEvent") -> list[Captured]:
+        """Several JSON values in one event's data count as several events; anything else is not the dialect."""
+        decoder, out, at, data = json.JSONDecoder(), [], 0, event.data
+        while at < len(data):
+            if data[at].isspace():
+                at += 1
+                continue
+            try:
+                value, end = decoder.raw_decode(data, at)
+            except (ValueError, RecursionError):
+                error = ProviderError(
+                    raw=data[:ERROR_RAW_MAX], message="a payload that is neither JSON nor a keep-alive"
+                )
+                out.append(Captured(Kind.ERROR, data, event.event, failure=("upstream_protocol", error)))
+                return out
+            out.append(self._chunk(value, data[at:end], event.event))
+            at = end
+        return out
+
+    def _chunk(self, chunk: Any, raw: str, name: str | None) -> Captured:
+        if not isinstance(chunk, dict):
+            error = ProviderError(raw=raw[:ERROR_RAW_MAX], message="a chunk that is no JSON object")
+            return Captured(Kind.ERROR, raw, name, failure=("upstream_protocol", error))
+        if chunk.get("type") == "ping":
+            return Captured(None, raw)
+        choices = chunk.get("choices") or []
+        if chunk.get("error") or any(
+            isinstance(c, dict) and c.get("finish_reason") == "error" for c in choices
+        ):
+            error = provider_error(chunk, raw, None)
+            return Captured(Kind.ERROR, raw, name, failure=(code_of(error), error))
+        self._facts(chunk)
+        usage = chunk.get("usage")
+        if isinstance(usage, dict):
+            self.usage_reports.append(usage)
+        else:
+            usage = None
+        parts: list[Canonical] = []
+        for choice in choices:
+            if isinstance(choice, dict):
+                self._choice(choice, parts)
+        return Captured(
+            _kind_of(parts), raw, name, tuple(parts), usage, usage_only=usage is not None and not choices
+        )
+
+    def _facts(self, chunk: dict[str, Any]) -> None:
+        if self.upstream_id is None:
+            self.upstream_id = _word(chunk.get("id"))
+        if self.served_model is None:
+            self.served_model = _word(chunk.get("model"))
+        if self.service_tier is None:
+            self.service_tier = _word(chunk.get("service_tier"))
+
+    def _choice(self, choice: dict[str, Any], parts: list[Canonical]) -> None:
+        index = choice.get("index")
+        index = index if isinstance(index, int) else 0
+        delta = choice.get("delta")
+        if isinstance(delta, dict):
+            text = delta.get("content")
+            if isinstance(text, str) and text:
+                parts.append(
+                    Canonical(
+                        type=PartType.TEXT, text=text, choice_index=index, tokens_estimate=_tokens(text)
+                    )
+                )
+            if len(delta) > 1 or text is None:
+                self._other(delta, index, parts)
+        word = choice.get("finish_reason")
+        if word not in _NO_WORD and isinstance(word, str):
+            finish = finish_reason_of(word)
+            self.finishes[index] = ChoiceFinish(
+                choice_index=index, finish_reason=finish, raw_finish_reason=word
+            )
+            parts.append(
+                Canonical(
+                    type=PartType.FINISH, choice_index=index, finish_reason=finish, raw_finish_reason=word
+                )
+            )
+
+    def _other(self, delta: dict[str, Any], index: int, parts: list[Canonical]) -> None:
+        for key, kind in (("reasoning_content", PartType.REASONING), ("reasoning", PartType.REASONING),
+                          ("refusal", PartType.REFUSAL)):  # fmt: skip
+            text = delta.get(key)
+            if isinstance(text, str) and text:
+                parts.append(
+                    Canonical(type=kind, text=text, choice_index=index, tokens_estimate=_tokens(text))
+                )
+                if key == "reasoning_content":
+                    break
+        parts.extend(self._tool(e, index) for e in delta.get("tool_calls") or () if isinstance(e, dict))
+        legacy = delta.get("function_call")
+        if isinstance(legacy, dict):
+            parts.append(self._tool({"index": 0, "function": legacy}, index))
+        for note in delta.get("annotations") or ():
+            if isinstance(note, dict):
+                cited = note.get("url_citation")
+                url = _word(cited.get("url")) if isinstance(cited, dict) else None
+                text = orjson.dumps(note).decode()
+                parts.append(Canonical(type=PartType.CITATION, text=text, choice_index=index, url=url))
+
+    def _tool(self, entry: dict[str, Any], choice: int) -> Canonical:
+        function = entry.get("function") or {}
+        call_id, claimed = _word(entry.get("id")), entry.get("index")
+        arguments = function.get("arguments")
+        arguments = arguments if isinstance(arguments, str) else ""
+        return Canonical(
+            type=PartType.TOOL_CALL,
+            text=arguments,
+            choice_index=choice,
+            tool_index=self._tool_index(self._calls.setdefault(choice, []), call_id, claimed),
+            tool_call_id=call_id,
+            name=_word(function.get("name")),
+            tokens_estimate=_tokens(arguments) if arguments else None,
+        )
+
+    @staticmethod
+    def _tool_index(calls: list[list[Any]], call_id: str | None, claimed: Any) -> int:
+        """Which call a fragment belongs to: by its id, else by the index that it claims, else the latest."""
+        for at in range(len(calls) - 1, -1, -1):
+            known_id, known_claim = calls[at]
+            if call_id is not None and known_id == call_id:
+                return at
+            same_claim = claimed is not None and known_claim == claimed
+            if call_id is None and (same_claim or claimed is None):
+                return at
+            if call_id is not None and known_id is None and same_claim:
+                calls[at][0] = call_id
+                return at
+        calls.append([call_id, claimed])
+        return len(calls) - 1
+
+
+def _kind_of(parts: list[Canonical]) -> Kind:
+    """The strongest kind among the parts: a tool call, then a citation, then any text."""
+    kinds = {part.type for part in parts}
+    if PartType.TOOL_CALL in kinds:
+        return Kind.TOOL_CALL_DELTA
+    if PartType.CITATION in kinds:
+        return Kind.CITATION_DELTA
+    return Kind.DELTA if kinds - {PartType.FINISH} else Kind.FRAME
+
+
+def _tokens(text: str) -> int:
+    """An estimate: four bytes a token, at least one; a chunk is not a token."""
+    return max(1, (len(text) + 3) // 4)
+
+
+def _word(value: Any) -> str | None:
+    return value if isinstance(value, str) and value else None
+
+
+def _object(data: str) -> dict[str, Any]:
+    try:
+        value = orjson.loads(data)
+    except orjson.JSONDecodeError:
+        return {}
+    return value if isinstance(value, dict) else {}
+
+
+def provider_error(payload: dict[str, Any], raw: str, status: int | None) -> ProviderError:
+    """What is kept of an error object, from a payload that has one (or is one)."""
+    said = payload.get("error")
+    detail = said if isinstance(said, dict) else {}
+    code, message = detail.get("code"), detail.get("message")
+    if isinstance(said, str):
+        message = said
+    return ProviderError(
+        status=status,
+        code=None if code is None else str(code),
+        type=_word(detail.get("type")),
+        message=None if message is None else str(message)[:ERROR_RAW_MAX],
+        raw=raw[:ERROR_RAW_MAX],
+    )
+
+
+def code_of(error: ProviderError) -> str:
+    """Our code for an error that came with a success status."""
+    words = f"{error.code or ''} {error.type or ''}".lower()
+    if "rate_limit" in words or error.code == "429":
+        return "rate_limited"
+    if "overloaded" in words or error.code in ("503", "529"):
+        return "overloaded"
+    if "kv_oom" in words or "kv cache" in (error.message or "").lower():
+        return "kv_oom"
+    return "upstream_error"

@@ -1,0 +1,280 @@
+"""One task a generation: call the provider, capture, publish, and end it exactly once.
+
+The order of things: message_start and attempt_start are acknowledged before the provider is called; events of an
+attempt that is not committed are held without seq; the first content, or a proper end without any, commits it and
+gives them their numbers; then every event is published as it is captured. An attempt's end is written before the
+terminal. Whatever interrupts (cancel, time-outs, the log, another writer's terminal) cancels the reading of the
+provider, which closes its socket, and the same ending is written in one place (``ending``).
+
+Before: ``capture``, ``watch``, ``policy``, ``recorder``. After: ``follow``.
+"""
+
+import asyncio
+from typing import NamedTuple
+
+import structlog
+
+from edge.attempt import Attempt, AttemptResult
+from edge.clock import Clock
+from edge.dialects import ClientRequest, Dialect
+from edge.ending import Ending, write_ending
+from edge.generation import Generation, Head
+from edge.policy import Failure, Rules, after_failure
+from edge.recorder import Recorder
+from edge.upstream import Upstream
+from edge.watch import USAGE_GRACE, Limits, Watch
+from schemas.events import AttemptStart, CancelRequested, EndedBy, Heartbeat, Kind, Outcome, Stage
+from schemas.failures import error_body
+from schemas.lifecycle import STAGES, Signal, State
+from schemas.outcomes import ERRORS
+from schemas.settings import Provider, Route, Settings
+
+log = structlog.get_logger()
+
+
+class Target(NamedTuple):
+    """Where an attempt goes."""
+
+    route: Route
+    provider: Provider
+
+
+class Driver:
+    """Runs one generation to its terminal."""
+
+    def __init__(
+        self,
+        generation: Generation,
+        recorder: Recorder,
+        request: ClientRequest,
+        dialect: Dialect,
+        targets: list[Target],
+        upstream: Upstream,
+        settings: Settings,
+        clock: Clock,
+    ) -> None:
+        self.generation = generation
+        self.recorder = recorder
+        self.request = request
+        self.dialect = dialect
+        self.settings = settings
+        self.clock = clock
+        self.upstream = upstream
+        self.watch = Watch(Limits.of(settings))
+        self.targets = targets
+        self.attempts_made = 0
+        self.cancel: CancelRequested | None = None
+        self._interrupt: str | None = None
+        self._reading: asyncio.Task[AttemptResult] | None = None
+        self._waiting: asyncio.Future[None] | None = None
+        self._timer: asyncio.TimerHandle | None = None
+        self._heartbeat: asyncio.TimerHandle | None = None
+        self._delivery: asyncio.TimerHandle | None = None
+        self.first_dispatched_us: int | None = None
+
+    @property
+    def interrupted(self) -> str | None:
+        """Why the reading must end, once something asked for it."""
+        return self._interrupt
+
+    def open(self) -> None:
+        """Append message_start and the first attempt_start; both are acknowledged before ``run`` calls anybody."""
+        now_us = self.recorder.elapsed_us()
+        self.recorder.numbered(Kind.MESSAGE_START, now_us, message_start=self.generation.identity.start)
+        self._announce("first", None)
+
+    async def run(self) -> None:
+        """Everything after the opening was acknowledged."""
+        self.generation.signal(Signal.START_ACKED)
+        self._beat()
+        self._check_delivery()
+        self._arm()
+        try:
+            await self._chain()
+        finally:
+            for handle in (self._timer, self._heartbeat, self._delivery):
+                if handle is not None:
+                    handle.cancel()
+
+    def interrupt(self, code: str) -> None:
+        """End the reading now; the first reason stands."""
+        if self._interrupt is None and self.generation.state is not State.FINALIZED:
+            self._interrupt = code
+            if self._reading is not None:
+                self._reading.cancel()
+            if self._waiting is not None and not self._waiting.done():
+                self._waiting.set_result(None)
+
+    def request_cancel(self, cancel: CancelRequested) -> None:
+        """A cancel call: recorded, then the provider's socket is closed (soft: after the read in progress)."""
+        if self.cancel is not None or self.generation.state is State.FINALIZED:
+            return
+        self.cancel = cancel
+        self.recorder.trace(Kind.CANCEL_REQUESTED, cancel=cancel)
+        if cancel.mode == "hard":
+            self.interrupt("cancelled")
+        else:
+            soft_s = self.settings.cancel.soft_ms / 1000
+            asyncio.get_running_loop().call_later(soft_s, self.interrupt, "cancelled")
+
+    async def _chain(self) -> None:
+        rules = Rules(self.settings.retry.max_attempts, self.settings.retry.backoff_ms, self._deadline_us())
+        while True:
+            result = await self._attempt(self.targets[self.attempts_made % len(self.targets)])
+            self.attempts_made += 1
+            if result.ending.code is None or self._interrupt in (
+                "cancelled",
+                "log_unavailable",
+                "lease_lost",
+            ):
+                break
+            failure = Failure(
+                code=result.ending.code,
+                committed=result.committed,
+                attempts_made=self.attempts_made,
+                now_us=self.recorder.elapsed_us(),
+                retry_after=result.retry_after,
+            )
+            unix_s = self.clock.wall_us() / 1e6
+            retry = after_failure(failure, rules, unix_s=unix_s, jitter=self.clock.jitter())
+            if retry is None:
+                break
+            if not await self._again(result, retry.wait_us, retry.reason):
+                break
+        self._end(result)
+
+    def _deadline_us(self) -> int:
+        asked_ms = self.generation.identity.start.request_deadline_ms
+        whole_us = int(self.settings.timeout.request_s * 1_000_000)
+        return whole_us if asked_ms is None else min(whole_us, asked_ms * 1000)
+
+    async def _again(self, result: AttemptResult, wait_us: int, reason: str) -> bool:
+        """Write the failed attempt, wait, announce the next; False where something interrupted."""
+        self.recorder.trace(
+            Kind.ATTEMPT_END, attempt=result.attempt, attempt_end=result.record(Outcome.FAILED)
+        )
+        self.generation.signal(Signal.ATTEMPT_FAILED)
+        self._interrupt = None
+        self.rearm()
+        self._waiting = asyncio.get_running_loop().create_future()
+        try:
+            await asyncio.wait_for(self._waiting, wait_us / 1e6)
+        except TimeoutError:
+            self._announce(reason, wait_us // 1000)
+            if await self.recorder.settled(self.settings.log.delivery_s) and self._interrupt is None:
+                return True
+        result.written = True
+        result.ending = self._interruption(self._interrupt or "log_unavailable")
+        return False
+
+    def _announce(self, reason: str, backoff_ms: int | None) -> None:
+        target = self.targets[self.attempts_made % len(self.targets)]
+        start = self.generation.identity.start
+        self.recorder.trace(
+            Kind.ATTEMPT_START,
+            attempt=self.attempts_made,
+            attempt_start=AttemptStart(
+                provider=target.route.provider,
+                model=target.route.model or self.request.model,
+                reason="first" if reason == "first" else "retry",
+                retry_reason=None if reason == "first" else reason,
+                retry_count=self.attempts_made or None,
+                priority=start.priority,
+                deadline_ms=start.request_deadline_ms,
+                backoff_ms=backoff_ms,
+                prompt_hash=self.request.prompt_hash,
+            ),
+        )
+
+    async def _attempt(self, target: Target) -> AttemptResult:
+        attempt = Attempt(self, target, self.attempts_made)
+        if self._interrupt is None:
+            self._reading = asyncio.get_running_loop().create_task(attempt.read())
+            await asyncio.wait({self._reading})
+            reading, self._reading = self._reading, None
+            self.watch.attempt_over()
+            if not reading.cancelled():
+                return reading.result()
+        code = self._interrupt or "cancelled"
+        if code == USAGE_GRACE:
+            return attempt.result(Ending.proper(self.dialect))
+        return attempt.result(self._interruption(code), ended_by=_ENDED_BY.get(code, EndedBy.WATCHDOG))
+
+    def _interruption(self, code: str) -> Ending:
+        if code == "cancelled":
+            return Ending(code="cancelled", cancelled=True, message=ERRORS["cancelled"].meaning)
+        known = code if code in ERRORS else "log_unavailable"
+        return Ending(code=known, message=ERRORS[known].meaning)
+
+    def _end(self, result: AttemptResult) -> None:
+        ending = result.ending
+        write_ending(self, result, ending, terminal=self._interrupt != FOREIGN_TERMINAL)
+        self.generation.signal(Signal.TERMINAL)
+        if not self.generation.head.done():
+            self.generation.head.set_result(self._head_of(ending))
+
+    def _head_of(self, ending: Ending) -> Head:
+        if ending.code is None:
+            return Head(ok=True)
+        row = ERRORS[ending.code]
+        said = ending.provider_error
+        status = said.status if said is not None and said.status else row.status
+        if said is not None and said.status and said.raw and said.raw.lstrip().startswith("{"):
+            body = said.raw.encode()
+        else:
+            body = _json(error_body(self.dialect.name, ending.code, ending.message, status))
+        return Head(
+            ok=False, status=status, body=body, code=ending.code, retry_after_ms=ending.retry_after_ms
+        )
+
+    def _arm(self) -> None:
+        """One timer at the next deadline; deadlines only move back, so it looks again when it fires."""
+        at_us, _ = self.watch.deadline()
+        delay_s = max(0, at_us - self.recorder.elapsed_us()) / 1e6
+        self._timer = asyncio.get_running_loop().call_later(delay_s, self._fire)
+
+    def rearm(self) -> None:
+        """A deadline came nearer (a dispatch, a finish): arm again."""
+        if self._timer is not None:
+            self._timer.cancel()
+        self._arm()
+
+    def _fire(self) -> None:
+        code = self.watch.expired(self.recorder.elapsed_us())
+        if code is not None:
+            self.interrupt(code)
+        if self.generation.state is not State.FINALIZED and self._interrupt is None:
+            self._arm()
+
+    def _beat(self) -> None:
+        """The liveness that the orphan finder watches."""
+        generation, recorder = self.generation, self.recorder
+        if generation.state is State.FINALIZED:
+            return
+        elapsed_us = recorder.elapsed_us()
+        stage = STAGES.get(generation.state, Stage.UNKNOWN)
+        recorder.trace(Kind.HEARTBEAT, heartbeat=Heartbeat(stage=stage, elapsed_ms=elapsed_us // 1000))
+        self._heartbeat = asyncio.get_running_loop().call_later(self.settings.stream.heartbeat_s, self._beat)
+
+    def _check_delivery(self) -> None:
+        """An outage of the log: past the delivery time the readers are told, and the provider is not read any more."""
+        deliver_s = self.settings.log.delivery_s
+        oldest_us = self.recorder.oldest_unacked_us
+        if oldest_us is not None and self.clock.now_us() - oldest_us > deliver_s * 1e6:
+            self.generation.log_away = True
+            self.generation.wake()
+            self.interrupt("log_unavailable")
+        elif self.generation.state is not State.FINALIZED:
+            self._delivery = asyncio.get_running_loop().call_later(deliver_s / 4, self._check_delivery)
+
+
+FOREIGN_TERMINAL = "foreign_terminal"
+"""Another writer (the orphan finder) has ended the generation: only the attempt's end is left to be said."""
+_FINAL = ("cancelled", "log_unavailable", FOREIGN_TERMINAL)
+_ENDED_BY = {"cancelled": EndedBy.CANCEL, "log_unavailable": EndedBy.CUT, FOREIGN_TERMINAL: EndedBy.CUT}
+
+
+def _json(value: object) -> bytes:
+    import orjson
+
+    return orjson.dumps(value)

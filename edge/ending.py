@@ -1,0 +1,160 @@
+"""How a generation ends: attempt_end, then exactly one terminal, written in one place.
+
+``Ending`` is what the attempt came to; ``write_ending`` makes the records of it. A proper end carries the protocol's
+own end mark (the provider's, or ours where none came); an error carries the provider's own error event where it fits a
+bounded terminal, else ours. Before: ``attempt``. After: ``recorder``.
+"""
+
+from typing import TYPE_CHECKING, NamedTuple
+
+from edge.dialects import Dialect
+from schemas.events import (
+    ErrorEnd,
+    Kind,
+    LatencyBreakdown,
+    MessageEnd,
+    Outcome,
+    ProviderError,
+    Usage,
+)
+from schemas.failures import error_frame
+from schemas.outcomes import ERRORS, finish_reason_of
+from schemas.usage import normalise
+
+if TYPE_CHECKING:
+    from edge.attempt import AttemptResult
+    from edge.driver import Driver
+
+RAW_ERROR_BYTES_MAX = 16_384
+"""A terminal is bounded: a provider's error event above this is replaced by ours with its message cut."""
+
+
+class Ending(NamedTuple):
+    """What an attempt came to. ``code`` None: a proper end."""
+
+    code: str | None = None
+    message: str = ""
+    cancelled: bool = False
+    raw: str | None = None
+    raw_event: str | None = None
+    provider_error: ProviderError | None = None
+    retry_after_ms: int | None = None
+
+    @classmethod
+    def proper(cls, dialect: Dialect) -> "Ending":
+        """A proper end whose mark did not come: ours stands for it."""
+        return cls(raw=dialect.end_raw, raw_event=dialect.end_event)
+
+
+def write_ending(driver: "Driver", result: "AttemptResult", ending: Ending, *, terminal: bool) -> None:
+    """Append attempt_end (unless it is written) and the terminal (unless another writer has put one)."""
+    recorder = driver.recorder
+    if not result.written:
+        outcome = (
+            Outcome.CANCELLED if ending.cancelled else Outcome.OK if ending.code is None else Outcome.FAILED
+        )
+        recorder.trace(
+            Kind.ATTEMPT_END, attempt=result.attempt, attempt_end=result.record(outcome, ending.code)
+        )
+    if not terminal:
+        return
+    usage = usage_of(driver, result)
+    if ending.code is None or ending.cancelled:
+        _message_end(driver, result, ending, usage)
+    else:
+        _error(driver, result, ending, usage)
+
+
+def usage_of(driver: "Driver", result: "AttemptResult") -> Usage | None:
+    """The normalised usage of an attempt."""
+    convention = result.target.provider.usage_convention
+    return normalise(driver.dialect.name, result.capture.state.usage_reports, convention=convention)
+
+
+def _message_end(driver: "Driver", result: "AttemptResult", ending: Ending, usage: Usage | None) -> None:
+    recorder, state = driver.recorder, result.capture.state
+    choices = [state.finishes[index] for index in sorted(state.finishes)]
+    first = choices[0] if choices else None
+    reason = "cancelled" if ending.cancelled else first.finish_reason if first else finish_reason_of(None)
+    raw, raw_event = ending.raw, ending.raw_event
+    if ending.cancelled:
+        raw_event, raw = error_frame(driver.dialect.name, "cancelled", ending.message, recorder.next_seq)
+    elapsed_us = recorder.elapsed_us()
+    recorder.numbered(
+        Kind.MESSAGE_END,
+        elapsed_us,
+        attempt=result.attempt,
+        raw=raw,
+        raw_event=raw_event,
+        message_end=MessageEnd(
+            finish_reason=reason,
+            raw_finish_reason=first.raw_finish_reason if first else None,
+            choices=choices if len(choices) > 1 else [],
+            usage=usage,
+            latency=_latency(driver, result, elapsed_us),
+            output_hash=recorder.digest.output_hash(),
+            attempts=driver.attempts_made,
+            tokens_generated=result.capture.tokens_estimate,
+            tokens_delivered=recorder.tokens_acked,
+            upstream_id=state.upstream_id,
+            served_model=state.served_model,
+            cancel=driver.cancel,
+        ),
+    )
+
+
+def _error(driver: "Driver", result: "AttemptResult", ending: Ending, usage: Usage | None) -> None:
+    recorder, state = driver.recorder, result.capture.state
+    code = ending.code or "upstream_error"
+    raw, raw_event = ending.raw, ending.raw_event
+    if raw is None or len(raw.encode()) > RAW_ERROR_BYTES_MAX or '"error"' not in raw:
+        raw_event, raw = error_frame(
+            driver.dialect.name, code, ending.message[:RAW_ERROR_BYTES_MAX], recorder.next_seq
+        )
+    row = ERRORS[code]
+    elapsed_us = recorder.elapsed_us()
+    recorder.numbered(
+        Kind.ERROR,
+        elapsed_us,
+        attempt=result.attempt,
+        raw=raw,
+        raw_event=raw_event,
+        error=ErrorEnd(
+            code=code,
+            message=ending.message[:RAW_ERROR_BYTES_MAX],
+            retryable=row.retryable,
+            retry_after_ms=ending.retry_after_ms,
+            finish_reason=row.finish_reason,
+            partial_output_hash=recorder.digest.output_hash(),
+            tokens_generated=result.capture.tokens_estimate,
+            tokens_delivered=recorder.tokens_acked,
+            attempts=driver.attempts_made,
+            upstream_error=ending.provider_error,
+            usage=usage,
+            latency=_latency(driver, result, elapsed_us),
+            upstream_id=state.upstream_id,
+            served_model=state.served_model,
+        ),
+    )
+
+
+def _latency(driver: "Driver", result: "AttemptResult", elapsed_us: int) -> LatencyBreakdown:
+    """The parts of the whole, from the edge's own clock; what was not observed is None."""
+    capture, emitted_us = result.capture, driver.generation.first_emit_us
+    first_us, last_us = capture.first_content_us, capture.last_content_us
+    gateway_us = driver.first_dispatched_us
+    first_event_us = None if first_us is None or emitted_us is None else max(0, emitted_us - first_us)
+    decode_us = None if first_us is None or last_us is None else last_us - first_us
+    postprocess_us = None if last_us is None else elapsed_us - last_us
+    known_us = sum(part for part in (gateway_us, decode_us, postprocess_us) if part is not None)
+    return LatencyBreakdown(
+        gateway_us=gateway_us,
+        context_us=None,
+        first_event_us=first_event_us,
+        decode_us=decode_us,
+        postprocess_us=postprocess_us,
+        ttft_us=first_us,
+        ttft_emitted_us=emitted_us,
+        unattributed_us=elapsed_us - known_us,
+        total_us=elapsed_us,
+    )

@@ -1,0 +1,143 @@
+"""One generation's memory on its own edge: state, the window of acknowledged events, its readers.
+
+The window holds what the log has acknowledged, in seq order, until terminal plus grace or until the byte budget takes
+its older end; a reader that needs what is gone reads the log. ``on_log`` says that emitting from memory is over for
+good (lease lost, publish failed): readers go on from the log. Single-threaded: everything runs on the event loop.
+
+Before: ``lease``. After: ``recorder`` fills it, ``follow`` reads it.
+"""
+
+import asyncio
+from collections import deque
+from typing import TYPE_CHECKING, NamedTuple
+
+from schemas.events import Kind, LogEvent, MessageStart
+from schemas.lifecycle import STAGES, Signal, State, move
+
+if TYPE_CHECKING:
+    from schemas.payloads import ProviderError
+
+
+class Delivered:
+    """A numbered event with where it lies in the log (the last part's offset). Frames are rendered once a dialect."""
+
+    __slots__ = ("event", "frames", "offset", "partition")
+
+    def __init__(self, event: LogEvent, partition: int, offset: int) -> None:
+        self.event = event
+        self.partition = partition
+        self.offset = offset
+        self.frames: dict[str, bytes] = {}
+
+    @property
+    def size(self) -> int:
+        """About how many bytes it holds."""
+        return 600 + 2 * len(self.event.raw or "")
+
+
+class Head(NamedTuple):
+    """What the response head will be: a stream, or a failure with its own status."""
+
+    ok: bool
+    status: int = 200
+    body: bytes = b""
+    code: str | None = None
+    retry_after_ms: int | None = None
+
+
+class Identity(NamedTuple):
+    """What never changes of a generation."""
+
+    generation_id: str
+    tenant: str
+    key_id: str
+    dialect: str
+    partition: int
+    secret: bytes
+    start: MessageStart
+
+
+class Generation:
+    """A generation that runs, or ran lately, on this edge."""
+
+    def __init__(self, identity: Identity, accepted_us: int, wall_us: int, on_disconnect: str) -> None:
+        self.identity = identity
+        self.accepted_us = accepted_us
+        self.accepted_wall_us = wall_us
+        self.on_disconnect = on_disconnect
+        self.state = State.ACCEPTED
+        self.window: deque[Delivered] = deque()
+        self.window_first_seq = 0
+        self.window_bytes = 0
+        self.start_offset: int | None = None
+        self.terminal: Delivered | None = None
+        self.on_log = False
+        self.log_away = False
+        self.readers = 0
+        self.ended = asyncio.Event()
+        self.head: asyncio.Future[Head] = asyncio.get_running_loop().create_future()
+        self.provider_error: ProviderError | None = None
+        self.first_emit_us: int | None = None
+        self._waiters: list[asyncio.Future[None]] = []
+
+    @property
+    def id(self) -> str:
+        """The generation id."""
+        return self.identity.generation_id
+
+    @property
+    def stage(self) -> str:
+        """Where it stands, as heartbeats say it."""
+        return STAGES[self.state].value
+
+    def signal(self, signal: Signal) -> None:
+        """Move the state; IllegalMove where the table has no such move."""
+        self.state = move(self.state, signal)
+
+    def add(self, delivered: Delivered) -> None:
+        """Take the next acknowledged event into the window and wake the readers."""
+        self.window.append(delivered)
+        self.window_bytes += delivered.size
+        if delivered.event.kind is Kind.MESSAGE_START:
+            self.start_offset = delivered.offset
+        if delivered.event.is_terminal:
+            self.terminal = delivered
+            self.ended.set()
+        self.wake()
+
+    def shrink(self) -> int:
+        """Give up the window's older half; the bytes that were freed."""
+        freed = 0
+        for _ in range(max(1, len(self.window) // 2) if self.window else 0):
+            freed += self.window.popleft().size
+            self.window_first_seq += 1
+        self.window_bytes -= freed
+        return freed
+
+    def since(self, seq: int) -> list[Delivered] | None:
+        """The events from a seq on; None where the window no longer holds it."""
+        index = seq - self.window_first_seq
+        if index < 0:
+            return None
+        window = self.window
+        if index + 1 == len(window):
+            return [window[-1]]
+        return [window[i] for i in range(index, len(window))]
+
+    def leave_memory(self) -> None:
+        """From now on readers follow the log, for good."""
+        self.on_log = True
+        self.wake()
+
+    def wake(self) -> None:
+        """Let every waiting reader look again."""
+        waiters, self._waiters = self._waiters, []
+        for waiter in waiters:
+            if not waiter.done():
+                waiter.set_result(None)
+
+    async def news(self) -> None:
+        """Wait until something changed."""
+        waiter = asyncio.get_running_loop().create_future()
+        self._waiters.append(waiter)
+        await waiter

@@ -1,0 +1,175 @@
+"""Numbers, encodes and appends the records of one generation, and takes their acknowledgements.
+
+Publish before emit is written here: an event enters the window only in ``_acked``. Only this edge numbers events, and a
+record is handed to the log once. If an append fails, nothing behind it is emitted (``failed``): what follows are the
+attempt's end and the terminal, with the next unassigned seq, which readers take from the log.
+
+Before: ``generation``. After: ``driver``.
+"""
+
+import asyncio
+from collections.abc import Callable
+from typing import Any
+
+from edge.clock import Clock
+from edge.generation import Delivered, Generation
+from edge.lease import Lease
+from edge.log import EventLog
+from schemas.codec import Codec
+from schemas.digest import ContentDigest
+from schemas.events import Kind, LogEvent
+from schemas.lifecycle import Signal, State
+from schemas.parts import cut
+
+LEASE_LOST = "lease_lost"
+LOG_UNAVAILABLE = "log_unavailable"
+
+
+class Recorder:
+    """The writer of one generation.
+
+    Args:
+        generation: whose records these are.
+        log: where they go.
+        codec: the process's.
+        clock: the process's.
+        edge_id: stands on every record.
+        half_orphan_us: the lease's bound.
+        on_failed: told once when the log refused a record, or when the lease was lost.
+
+    """
+
+    def __init__(
+        self,
+        generation: Generation,
+        log: EventLog,
+        codec: Codec,
+        clock: Clock,
+        edge_id: str,
+        half_orphan_us: int,
+        on_failed: Callable[[str], None],
+    ) -> None:
+        self._generation = generation
+        self._log = log
+        self._codec = codec
+        self._clock = clock
+        self._edge_id = edge_id
+        self._lease = Lease(half_orphan_us, clock.now_us())
+        self._on_failed = on_failed
+        self._key = generation.id.encode()
+        self._pending = 0
+        self._settled: asyncio.Future[None] | None = None
+        self.next_seq = 0
+        self.unacked_bytes = 0
+        self.oldest_unacked_us: int | None = None
+        self.failed = False
+        self.digest = ContentDigest()
+        self.tokens_acked = 0
+        self._drained: asyncio.Future[None] | None = None
+
+    def elapsed_us(self) -> int:
+        """Microseconds since the request was accepted."""
+        return self._clock.now_us() - self._generation.accepted_us
+
+    def numbered(self, kind: Kind, elapsed_us: int, **fields: Any) -> LogEvent:
+        """Append the next numbered record."""
+        event = self._event(kind, elapsed_us, seq=self.next_seq, **fields)
+        self.next_seq += 1
+        self.digest.update(event.canonical)
+        self._append(event)
+        return event
+
+    def trace(self, kind: Kind, **fields: Any) -> LogEvent:
+        """Append a trace record: it has no seq and is not sent to clients."""
+        after = self.next_seq - 1 if self.next_seq else None
+        event = self._event(kind, self.elapsed_us(), after_seq=after, **fields)
+        self._append(event)
+        return event
+
+    async def settled(self, timeout_s: float) -> bool:
+        """Wait until everything appended so far has settled; whether all of it was acknowledged in time."""
+        if self._pending and not self.failed:
+            self._settled = asyncio.get_running_loop().create_future()
+            try:
+                await asyncio.wait_for(self._settled, timeout_s)
+            except TimeoutError:
+                return False
+        return not self.failed
+
+    async def below(self, limit_bytes: int) -> None:
+        """Wait until fewer bytes are unacknowledged (or the log failed)."""
+        while self.unacked_bytes > limit_bytes and not self.failed:
+            self._drained = asyncio.get_running_loop().create_future()
+            await self._drained
+
+    def _event(self, kind: Kind, elapsed_us: int, **fields: Any) -> LogEvent:
+        identity = self._generation.identity
+        return LogEvent(
+            generation_id=identity.generation_id,
+            tenant=identity.tenant,
+            key_id=identity.key_id,
+            dialect=identity.dialect,
+            kind=kind,
+            wall_us=self._generation.accepted_wall_us + elapsed_us,
+            edge_id=self._edge_id,
+            elapsed_us=elapsed_us,
+            **fields,
+        )
+
+    def _append(self, event: LogEvent) -> None:
+        values = cut(self._codec, event)
+        size = sum(map(len, values))
+        sent_us = self._clock.now_us()
+        self._pending += 1
+        self.unacked_bytes += size
+        if self.oldest_unacked_us is None:
+            self.oldest_unacked_us = sent_us
+        self._log.append(
+            self._generation.identity.partition,
+            self._key,
+            values,
+            lambda offset: self._acked(event, size, sent_us, offset),
+            self._refused,
+        )
+
+    def _acked(self, event: LogEvent, size: int, sent_us: int, offset: int) -> None:
+        """The one place where an event becomes visible."""
+        self._settle(size)
+        now_us = self._clock.now_us()
+        self.oldest_unacked_us = now_us if self._pending else None
+        generation = self._generation
+        may_emit = self._lease.acked(sent_us, now_us) and not self.failed
+        if not may_emit and not generation.on_log:
+            generation.leave_memory()
+            self._on_failed(LEASE_LOST)
+        if event.seq is None or generation.on_log:
+            return
+        if event.canonical:
+            self.tokens_acked += sum(part.tokens_estimate or 0 for part in event.canonical)
+            if event.has_content and generation.state is State.DECODE:
+                generation.signal(Signal.CONTENT_ACKED)
+        generation.add(Delivered(event, generation.identity.partition, offset))
+
+    def _refused(self, error: Exception) -> None:
+        del error  # the log layer has said why; here only the consequence counts
+        self._pending = 0
+        self.unacked_bytes = 0
+        first = not self.failed
+        self.failed = True
+        self._release(self._settled)
+        self._release(self._drained)
+        if first:
+            self._generation.leave_memory()
+            self._on_failed(LOG_UNAVAILABLE)
+
+    def _settle(self, size: int) -> None:
+        self._pending = max(0, self._pending - 1)
+        self.unacked_bytes = max(0, self.unacked_bytes - size)
+        if not self._pending:
+            self._release(self._settled)
+        self._release(self._drained)
+
+    @staticmethod
+    def _release(future: "asyncio.Future[None] | None") -> None:
+        if future is not None and not future.done():
+            future.set_result(None)

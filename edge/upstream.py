@@ -1,0 +1,137 @@
+"""The provider's HTTP. The only file of the edge that knows aiohttp.
+
+A call gives a response whose bytes are read one piece at a time; closing it closes the socket, which is how a cancel
+reaches the provider. Errors say how far the call came, since that decides what it can have cost. Before: ``policy``.
+After: ``driver``.
+"""
+
+import asyncio
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from typing import Any
+
+import aiohttp
+import orjson
+
+from schemas.errors import TokentrailError
+from schemas.events import Dispatch
+from schemas.settings import Provider
+
+ERROR_BODY_BYTES = 65_536
+"""Of an answer that is no stream, so much is read: enough for any error message."""
+CONNECTIONS_MAX = 0
+"""No limit of our own: every running generation has its socket, and ``limit.generations`` bounds those."""
+
+
+class UpstreamFailed(TokentrailError):
+    """The call ended without a usable answer."""
+
+    def __init__(self, dispatch: Dispatch, detail: str) -> None:
+        super().__init__(detail)
+        self.dispatch = dispatch
+
+
+class Answer:
+    """A response head, and its body to come."""
+
+    def __init__(self, response: aiohttp.ClientResponse, draining: "set[asyncio.Task[None]]") -> None:
+        self._response = response
+        self._draining = draining
+        self.detached = False
+        self.status = response.status
+        self.content_type = response.content_type
+        self.headers: Mapping[str, str] = response.headers
+
+    async def read(self) -> bytes:
+        """The next bytes, b"" at a proper end; UpstreamFailed where the connection broke."""
+        try:
+            return await self._response.content.readany()
+        except (aiohttp.ClientError, OSError) as error:
+            raise UpstreamFailed(Dispatch.ACCEPTED, f"the stream broke: {error!r}") from error
+
+    async def body(self) -> bytes:
+        """The beginning of a body that is no stream."""
+        parts, size = [], 0
+        while size < ERROR_BODY_BYTES:
+            piece = await self.read()
+            if not piece:
+                break
+            parts.append(piece)
+            size += len(piece)
+        return b"".join(parts)[:ERROR_BODY_BYTES]
+
+    def close(self) -> None:
+        """Close the socket now."""
+        self._response.close()
+
+    def drain_later(self, within_s: float) -> None:
+        """The protocol's end mark came: read the body's own end beside, shortly, so that the connection lives on."""
+        self.detached = True
+        task = asyncio.get_running_loop().create_task(self._drain(within_s))
+        self._draining.add(task)
+        task.add_done_callback(self._draining.discard)
+
+    async def _drain(self, within_s: float) -> None:
+        try:
+            async with asyncio.timeout(within_s):
+                while await self.read():
+                    continue
+        except (TimeoutError, UpstreamFailed):
+            self.close()
+
+
+class Upstream:
+    """The client of all providers."""
+
+    def __init__(self, connect_s: float) -> None:
+        self._timeout = aiohttp.ClientTimeout(total=None, sock_connect=connect_s, connect=connect_s)
+        self._session: aiohttp.ClientSession | None = None
+        self._draining: set[asyncio.Task[None]] = set()
+
+    async def start(self) -> None:
+        """Open the connection pool."""
+        connector = aiohttp.TCPConnector(limit=CONNECTIONS_MAX, ttl_dns_cache=60)
+        self._session = aiohttp.ClientSession(
+            connector=connector, timeout=self._timeout, auto_decompress=True, trust_env=False
+        )
+
+    async def stop(self) -> None:
+        """Close every connection."""
+        await asyncio.gather(*self._draining, return_exceptions=True)
+        if self._session is not None:
+            await self._session.close()
+
+    @asynccontextmanager
+    async def call(
+        self, provider: Provider, path: str, body: dict[str, Any], headers: Mapping[str, str]
+    ) -> AsyncIterator[Answer]:
+        """POST the body; leaving the block closes what was not read to its end.
+
+        Raises UpstreamFailed with how far the call came.
+        """
+        if self._session is None:
+            raise UpstreamFailed(Dispatch.NOT_CONNECTED, "the edge is not started")
+        sent = {
+            "content-type": "application/json",
+            "accept": "text/event-stream",
+            "accept-encoding": "identity",
+        }
+        if provider.api_key is not None:
+            sent["authorization"] = f"Bearer {provider.api_key.get_secret_value()}"
+        try:
+            response = await self._session.post(
+                provider.base_url.rstrip("/") + path,
+                data=orjson.dumps(body),
+                headers={**sent, **headers},
+                allow_redirects=False,
+            )
+        except (aiohttp.ClientConnectorError, aiohttp.ConnectionTimeoutError) as error:
+            raise UpstreamFailed(Dispatch.NOT_CONNECTED, f"cannot connect: {error!r}") from error
+        except (aiohttp.ClientError, OSError) as error:
+            raise UpstreamFailed(Dispatch.SENT, f"no answer: {error!r}") from error
+        answer = Answer(response, self._draining)
+        try:
+            yield answer
+        finally:
+            if not answer.detached:
+                answer.close()

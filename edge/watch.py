@@ -1,0 +1,116 @@
+"""The time-outs of one generation, as deadlines: pure, times are arguments.
+
+Only content feeds the first-content and the stall timer. While reading is paused by ourselves those timers stand
+still. The driver arms one timer at ``deadline`` and asks ``expired`` when it fires. Before: ``policy``. After:
+``driver``.
+"""
+
+from typing import NamedTuple
+
+from schemas.settings import Settings
+
+
+class Limits(NamedTuple):
+    """The layers, in microseconds."""
+
+    queue_us: int
+    ttft_us: int
+    stall_us: int
+    decode_us: int
+    request_us: int
+    generation_us: int
+    usage_grace_us: int
+
+    @classmethod
+    def of(cls, settings: Settings) -> "Limits":
+        """From the settings' seconds."""
+        timeout, stream = settings.timeout, settings.stream
+        seconds = (
+            timeout.queue_s,
+            stream.ttft_timeout_s,
+            stream.stall_timeout_s,
+            timeout.decode_s,
+            timeout.request_s,
+            timeout.generation_s,
+            stream.usage_grace_s,
+        )
+        return cls(*(int(s * 1_000_000) for s in seconds))
+
+
+USAGE_GRACE = "usage_grace"
+"""Not a failure: the provider said that it finished and sends nothing more."""
+
+
+class Watch:
+    """The timers of a generation; times are ``elapsed_us``."""
+
+    def __init__(self, limits: Limits) -> None:
+        self._limits = limits
+        self._dispatched_us: int | None = None
+        self._head = False
+        self._first_content_us: int | None = None
+        self._last_us = 0  # last content, or the dispatch, shifted by pauses
+        self._finished_us: int | None = None
+        self._paused_at_us: int | None = None
+
+    def dispatched(self, now_us: int) -> None:
+        """A new attempt was sent."""
+        self._dispatched_us, self._last_us = now_us, now_us
+        self._head, self._first_content_us, self._finished_us, self._paused_at_us = False, None, None, None
+
+    def head_came(self) -> None:
+        """The provider answered with a response head."""
+        self._head = True
+
+    def content(self, now_us: int) -> None:
+        """Content was captured; a finish before it did not end anything."""
+        if self._first_content_us is None:
+            self._first_content_us = now_us
+        self._last_us = now_us
+        if self._finished_us is not None:
+            self._finished_us = now_us
+
+    def finished(self, now_us: int) -> None:
+        """Every choice has its finish reason."""
+        if self._finished_us is None:
+            self._finished_us = now_us
+
+    def attempt_over(self) -> None:
+        """Nothing of an attempt is watched until the next dispatch."""
+        self._dispatched_us = None
+
+    def pause(self, now_us: int) -> None:
+        """Reading stopped on our side."""
+        if self._paused_at_us is None:
+            self._paused_at_us = now_us
+
+    def resume(self, now_us: int) -> None:
+        """Reading goes on; what stood still is shifted."""
+        if self._paused_at_us is not None:
+            self._last_us += now_us - self._paused_at_us
+            self._paused_at_us = None
+
+    def deadline(self) -> tuple[int, str]:
+        """When the next timer expires (elapsed_us), and its code."""
+        limits = self._limits
+        whole = min((limits.request_us, "timeout"), (limits.generation_us, "timeout"))
+        if self._dispatched_us is None:
+            return whole
+        timers = [whole]
+        if not self._head:
+            timers.append((self._dispatched_us + limits.queue_us, "queue_timeout"))
+        if self._paused_at_us is None:
+            if self._finished_us is not None:
+                timers.append((self._finished_us + limits.usage_grace_us, USAGE_GRACE))
+            elif self._first_content_us is None:
+                timers.append((self._last_us + limits.ttft_us, "ttft_timeout"))
+            else:
+                timers.append((self._last_us + limits.stall_us, "stall_timeout"))
+        if self._first_content_us is not None and self._finished_us is None:
+            timers.append((self._first_content_us + limits.decode_us, "decode_timeout"))
+        return min(timers)
+
+    def expired(self, now_us: int) -> str | None:
+        """The code of the timer that has expired, if any."""
+        at_us, code = self.deadline()
+        return code if now_us >= at_us else None
