@@ -14,7 +14,6 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Protocol, TypeVar
 
 from schemas.codec import check_key
-from schemas.errors import Poison
 from schemas.events import LogEvent
 from schemas.parts import Joiner
 from schemas.records import AttemptRecord, GenerationRecord, LedgerLine
@@ -81,7 +80,7 @@ class PlainIntake:
     def floor(self, partition: int) -> int | None:
         """Nothing is held."""
         del partition
-        return None  # noqa: RET501 - the protocol's answer, not the lack of one
+        return None
 
 
 @dataclass(slots=True)
@@ -114,12 +113,6 @@ class EventIntake:
         whole = self._join(event, record)
         if whole is None:
             return None
-        if (
-            whole.generation_id != event.generation_id
-            or whole.seq != event.seq
-            or whole.kind is not event.kind
-        ):
-            raise Poison("bad_field", "the joined parts are not the record that they say they are")
         *row, _ = rows.event_row(whole, record.partition, record.offset)
         return (*row, event.parts)
 

@@ -119,6 +119,7 @@ class Loop:
         self._stop = asyncio.Event()
         self._work = Work(intake(), limits)
         self._settling: asyncio.Task[None] | None = None
+        self._gave_up = False  # stopped before a batch could be stored: nothing behind it may be committed
         self.rows_stored = 0
 
     async def run(self) -> None:
@@ -138,12 +139,15 @@ class Loop:
         records = await ports.source.read(self._work.batch.wait_s(ports.clock()))
         # 2. Batch. A record becomes a row, a part of a row to come, or a dead letter that Kafka has acknowledged.
         work = self._work  # as of the records: partitions may have been given away while we waited for them
+        if self._gave_up:
+            return
+        now = ports.clock()
         for record in records:
             try:
                 row = await self._row(work, record)
             except _GivenUpError:
                 return  # the rest is not in the batch, so it is not committed either: it is read again
-            work.batch.add(record, row, ports.clock())
+            work.batch.add(record, row, now)
         if work.batch.due(ports.clock()):
             await self._settled()
             if work is self._work:
@@ -154,7 +158,8 @@ class Loop:
     async def flush(self) -> None:
         """Settle what was read so far, whether it is due or not."""
         await self._settled()
-        await self._settle(self._work, self._work.take())
+        if not self._gave_up:
+            await self._settle(self._work, self._work.take())
 
     async def let_go(self) -> None:
         """Partitions are about to be given away: settle the batch under way if that is quick, forget the rest."""
@@ -171,8 +176,7 @@ class Loop:
             # 3. Insert. Ends when the store has every row, except those that lie as acknowledged dead letters.
             await self._insert(work, full.rows, full.records)
         except _GivenUpError:
-            if work is self._work:
-                self.forget()  # nothing behind this batch may be committed
+            self._gave_up = self._gave_up or work is self._work
             return
         # 4. Commit. Only what step 3 has secured. A crash before it inserts the same rows again, under the same keys.
         if full.next_offsets:
@@ -181,8 +185,8 @@ class Loop:
 
     async def _settled(self) -> None:
         if self._settling is not None:
-            task, self._settling = self._settling, None
-            await task
+            await self._settling
+            self._settling = None
 
     async def _insert(self, work: Work, rows: Sequence[Row], records: Sequence[RawRecord]) -> None:
         """Insert in order; what is refused is halved until the row is found, which becomes a dead letter."""

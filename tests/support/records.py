@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from schemas.codec import Codec
 from schemas.events import (
@@ -30,6 +29,9 @@ from schemas.records import (
     StallRow,
     Timings,
 )
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
 
 CODEC = Codec()
 T0_US = 1_796_000_000_000_000

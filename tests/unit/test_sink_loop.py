@@ -1,0 +1,355 @@
+"""The order of a sink, crashed between each pair of its steps: nothing lost, nothing counted twice."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from schemas.parts import SLICE_BYTES, cut
+from sinks import rows
+from sinks.batch import Limits
+from sinks.intake import EventIntake
+from sinks.loop import Loop, Ports
+from sinks.memory import MemoryStore
+from sinks.store import Refused
+from tests.support.records import CODEC, Raw, delta, generation_id, raw_of
+
+STEPS = ("read", "bury", "insert", "inserted", "commit", "committed")
+PARTITIONS = 2
+SMALL = Limits(rows=3, bytes=10**9, age_s=1.0)
+
+
+class Crash(BaseException):
+    """The process is gone."""
+
+
+class World:
+    """A log, a store, a graveyard, and a clock, all of which outlive a sink; ``crashes`` says when it dies.
+
+    A crash is the n-th time that a step is about to be taken ("inserted" and "committed": just after it took effect).
+    """
+
+    def __init__(self, log: list[list[Raw]], crashes=(), store: MemoryStore | None = None):
+        self.log = log
+        self.store = store or MemoryStore()
+        self.crashes = set(crashes)
+        self.committed = dict.fromkeys(range(len(log)), 0)
+        self.buried: list[tuple[int, int, str]] = []
+        self.counts = dict.fromkeys(STEPS, 0)
+        self.trace: list[str] = []
+        self.now = 0.0
+        self.schema_refreshes = 0
+        self.fifth_insert = asyncio.Event()
+
+    def step(self, name):
+        self.trace.append(name)
+        self.counts[name] += 1
+        if (name, self.counts[name]) in self.crashes:
+            raise Crash
+
+    def session(self, **changes):
+        ports = Ports(Source(self), self, self, self, lambda: self.now)
+        arguments = {"limits": SMALL, "schema_wait_s": 1.0} | changes
+        return Loop(rows.EVENTS, lambda: EventIntake(CODEC), ports, **arguments)
+
+    async def insert(self, table, block, token):
+        self.step("insert")
+        if self.counts["insert"] == 5:
+            self.fifth_insert.set()
+        self.store.insert(table, block, token)
+        self.step("inserted")
+
+    async def bury(self, record, stage, reason, detail):
+        del stage, detail
+        self.step("bury")
+        self.buried.append((record.partition, record.offset, reason))
+
+    async def refresh(self):
+        self.schema_refreshes += 1
+
+    def places(self):
+        """Partition and offset of every row in the store, as a view counts them."""
+        return sorted((row[0], row[1]) for row in self.store.final(rows.EVENTS))
+
+
+class Source:
+    """A consumer: its positions die with it, commits stay."""
+
+    def __init__(self, world: World, chunk: int = 2):
+        self.world = world
+        self.positions = dict(world.committed)
+        self.chunk = chunk
+
+    async def read(self, wait_s):
+        self.world.step("read")
+        await asyncio.sleep(0)
+        got = []
+        for partition, at in self.positions.items():
+            records = self.world.log[partition][at : at + self.chunk]
+            self.positions[partition] += len(records)
+            got += records
+        if not got:
+            self.world.now += wait_s
+        return got
+
+    async def commit(self, next_offsets):
+        self.world.step("commit")
+        self.world.committed |= next_offsets
+        self.world.step("committed")
+
+
+async def run_to_the_end(world: World, turns: int = 400):
+    """Start a sink again whenever it died, until everything is committed."""
+    ends = {p: len(records) for p, records in enumerate(world.log)}
+    for _ in range(100):
+        loop = world.session()
+        try:
+            for _ in range(turns):
+                await loop.turn()
+                if world.committed == ends:
+                    return
+        except Crash:
+            if loop._settling is not None:
+                loop._settling.cancel()
+    raise AssertionError(f"not settled: {world.committed} of {ends}")
+
+
+def log_of(kinds: str) -> list[list[Raw]]:
+    """A log of two partitions: d delta, p poison, b a record in three parts."""
+    log: list[list[Raw]] = [[] for _ in range(PARTITIONS)]
+    for number, kind in enumerate(kinds):
+        partition = number % PARTITIONS
+        gid = generation_id(number)
+        records = log[partition]
+        if kind == "p":
+            records.append(Raw("t", partition, len(records), gid.encode(), b"?"))
+        elif kind == "d":
+            records.append(raw_of("t", partition, len(records), delta(gid, 0, "x")))
+        else:
+            for value in cut(CODEC, delta(gid, 0, "y" * (SLICE_BYTES * 2))):
+                records.append(Raw("t", partition, len(records), gid.encode(), value))
+    return log
+
+
+def expected(log):
+    """Places of the rows and of the dead letters that a log must give."""
+    stored, buried = [], []
+    for records in log:
+        intake = EventIntake(CODEC)
+        for record in records:
+            if record.value == b"?":
+                buried.append((record.partition, record.offset, "undecodable"))
+            elif intake.row(record) is not None:
+                stored.append((record.partition, record.offset))
+    return sorted(stored), sorted(buried)
+
+
+async def test_the_steps_are_taken_in_their_order():
+    """Read, then insert, then commit what was inserted; never a commit without its insert before it."""
+    world = World([[raw_of("t", 0, i, delta(generation_id(i), 0, "x")) for i in range(3)]])
+    await run_to_the_end(world)
+    order = [step for step in world.trace if step != "read"]
+    assert order == ["insert", "inserted", "commit", "committed"]
+    assert world.committed == {0: 3}
+
+
+@pytest.mark.parametrize("step", STEPS)
+@pytest.mark.parametrize("nth", [1, 2, 3])
+async def test_a_crash_between_any_two_steps_loses_and_doubles_nothing(step, nth):
+    """Killed before or after each step and started again, the views hold every row once and every poison is buried."""
+    log = log_of("ddpdbddpdddd")
+    world = World(log, crashes=[(step, nth)])
+    await run_to_the_end(world)
+    stored, buried = expected(log)
+    assert world.places() == stored
+    assert sorted(set(world.buried)) == buried
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    kinds=st.text(alphabet="dddpb", max_size=14),
+    crashes=st.lists(st.tuples(st.sampled_from(STEPS), st.integers(1, 12)), max_size=5),
+    merge=st.booleans(),
+)
+def test_any_history_of_crashes_gives_the_same_rows(kinds, crashes, merge):
+    """For any log and any crashes the rows are those of an undisturbed run, before and after a merge."""
+
+    async def history():
+        log = log_of(kinds)
+        world = World(log, crashes=crashes)
+        await run_to_the_end(world)
+        calm = World(log)
+        await run_to_the_end(calm)
+        if merge:
+            world.store.merge(rows.EVENTS)
+        assert world.store.final(rows.EVENTS) == calm.store.final(rows.EVENTS)
+        assert set(world.buried) == set(calm.buried)
+
+    asyncio.run(history())
+
+
+async def test_reading_a_whole_log_again_changes_nothing():
+    """Insertion of every record a second time, in other batches and under other tokens, adds nothing to a view."""
+    log = log_of("ddddbddp")
+    world = World(log)
+    await run_to_the_end(world)
+    before = world.store.final(rows.EVENTS)
+    world.committed = dict.fromkeys(world.committed, 0)
+    loop = world.session(limits=Limits(rows=1, bytes=10**9, age_s=1.0))
+    for _ in range(40):
+        await loop.turn()
+    await loop.flush()
+    assert world.store.final(rows.EVENTS) == before
+
+
+async def test_a_refused_row_is_found_and_buried_alone():
+    """A block with one row that the store will never take is halved: that row is a dead letter, the others are rows."""
+    bad = generation_id(5)
+    store = MemoryStore(accepts=lambda row: row[rows.EVENTS.columns.index("generation_id")] != bad)
+    log = [[raw_of("t", 0, i, delta(generation_id(i), 0, "x")) for i in range(9)]]
+    world = World(log, store=store)
+    loop = world.session(limits=Limits(rows=9, bytes=10**9, age_s=1.0))
+    for _ in range(8):
+        await loop.turn()
+    await loop.flush()
+    assert world.places() == [(0, i) for i in range(9) if i != 5]
+    assert world.buried == [(0, 5, "bad_field")]
+    assert world.committed == {0: 9}
+
+
+async def test_a_warehouse_that_is_away_is_waited_for(monkeypatch):
+    """While the store is away nothing is committed; when it is back the same rows go in, in their order."""
+    monkeypatch.setattr("sinks.loop.BACKOFF_FIRST_S", 0.001)
+    monkeypatch.setattr("sinks.loop.BACKOFF_MAX_S", 0.002)
+    log = [[raw_of("t", 0, i, delta(generation_id(i), 0, "x")) for i in range(6)]]
+    world = World(log)
+    world.store.away = True
+    running = asyncio.create_task(run_to_the_end(world))
+    async with asyncio.timeout(5):
+        await world.fifth_insert.wait()
+    assert world.committed == {0: 0}
+    world.store.away = False
+    await running
+    assert world.places() == [(0, i) for i in range(6)]
+    assert world.store.inserts == 2
+
+
+async def test_a_stop_settles_what_was_read():
+    """SIGTERM: rows that were read but not yet due are inserted and committed before the end."""
+    log = [[raw_of("t", 0, 0, delta(generation_id(0), 0, "x"))]]
+    world = World(log)
+    loop = world.session()
+    await loop.turn()
+    assert world.committed == {0: 0}
+    loop.stop()
+    await loop.run()
+    assert world.committed == {0: 1}
+    assert world.places() == [(0, 0)]
+
+
+async def test_nothing_is_committed_behind_a_batch_that_was_given_up():
+    """A stop does not wait for a warehouse that is away, and no later batch is committed over the one given up."""
+
+    class AwayOnce(MemoryStore):
+        def insert(self, table, rows, token):
+            self.away = self.inserts == 0
+            self.inserts += self.away
+            super().insert(table, rows, token)
+
+    log = [[raw_of("t", 0, i, delta(generation_id(i), 0, "x")) for i in range(5)]]
+    world = World(log, store=AwayOnce())
+    loop = world.session()
+    await loop.turn()
+    await loop.turn()
+    loop.stop()
+    await loop.turn()
+    await loop.run()
+    assert world.counts["insert"] == 1
+    assert world.committed == {0: 0}
+    await run_to_the_end(world)
+    assert world.places() == [(0, i) for i in range(5)]
+
+
+async def test_what_was_read_is_forgotten_when_partitions_are_given_away():
+    """After a rebalance nothing of the old assignment is committed: its records are read again by their new owner."""
+    log = [[raw_of("t", 0, i, delta(generation_id(i), 0, "x")) for i in range(2)]]
+    world = World(log)
+    loop = world.session()
+    await loop.turn()
+    await loop.let_go()
+    await loop.flush()
+    assert world.committed == {0: 0}
+    assert world.places() == []
+    await run_to_the_end(world)
+    assert world.places() == [(0, 0), (0, 1)]
+
+
+async def test_the_first_part_of_an_unfinished_record_is_not_committed_past():
+    """A crash between two parts must read the first one again, so the commit stays at it while others move on."""
+    gid = generation_id(0)
+    parts = cut(CODEC, delta(gid, 0, "y" * (SLICE_BYTES * 2)))
+    log = [[raw_of("t", 0, 0, delta(generation_id(9), 0, "x"))]]
+    log[0] += [Raw("t", 0, 1 + i, gid.encode(), v) for i, v in enumerate(parts[:-1])]
+    world = World(log)
+    loop = world.session()
+    for _ in range(6):
+        await loop.turn()
+    await loop.flush()
+    assert world.committed == {0: 1}
+    log[0].append(Raw("t", 0, len(log[0]), gid.encode(), parts[-1]))
+    await run_to_the_end(world)
+    assert world.places() == [(0, 0), (0, len(log[0]) - 1)]
+
+
+async def test_an_unknown_schema_is_waited_for_and_then_buried(monkeypatch):
+    """A fingerprint that nobody publishes holds the log for its time, then its record is a dead letter."""
+    monkeypatch.setattr("sinks.loop.SCHEMA_POLL_S", 0.4)
+    unknown = Raw("t", 0, 0, b"k", b"\xc3\x01" + b"\x07" * 9)
+    world = World([[unknown]])
+    await run_to_the_end(world)
+    assert world.buried == [(0, 0, "undecodable")]
+    assert world.schema_refreshes == 3
+    assert world.committed == {0: 1}
+
+
+async def test_a_schema_that_is_published_late_costs_nothing(monkeypatch):
+    """Once the schemas topic gives the fingerprint, the waiting record becomes its row."""
+    monkeypatch.setattr("sinks.loop.SCHEMA_POLL_S", 0.001)
+    tries = itertools.count()
+    record = raw_of("t", 0, 0, delta(generation_id(0), 0, "x"))
+    world = World([[record]])
+
+    class Late(EventIntake):
+        def row(self, record):
+            return super().row(
+                record if next(tries) >= 2 else Raw("t", 0, 0, b"k", b"\xc3\x01" + b"\x07" * 9)
+            )
+
+    ports = Ports(Source(world), world, world, world, lambda: world.now)
+    loop = Loop(rows.EVENTS, lambda: Late(CODEC), ports, SMALL, 30.0)
+    await loop.turn()
+    await loop.flush()
+    assert (world.places(), world.buried, world.schema_refreshes) == ([(0, 0)], [], 2)
+
+
+async def test_a_bug_ends_the_sink():
+    """An error that is neither Refused nor Unavailable is no policy's business: it leaves the loop, uncommitted."""
+
+    class Broken(MemoryStore):
+        def insert(self, *_):
+            raise ZeroDivisionError
+
+    world = World([[raw_of("t", 0, i, delta(generation_id(i), 0, "x")) for i in range(3)]], store=Broken())
+    with pytest.raises(ZeroDivisionError):
+        await run_to_the_end(world)
+    assert world.committed == {0: 0}
+
+
+def test_the_fake_refuses_a_row_of_another_shape():
+    """The store in memory is no laxer than the real one about the number of columns."""
+    with pytest.raises(Refused):
+        MemoryStore().insert(rows.EVENTS, [(1, 2)], "t")
