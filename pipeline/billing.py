@@ -154,7 +154,7 @@ def _charge(
         entry = _entry(customer, end)
         pricing = _Pricing(entry, _hash(entry), policy_id)
     else:
-        marked_up = None if entry is None else entry.scaled(customer.factor)
+        marked_up = None if entry is None else customer.applied_to(entry)
         pricing = _Pricing(marked_up, _hash(entry), policy_id)
     lines = _bill(record, Side.CUSTOMER_CHARGE, seen, pricing)
     if what is Charged.INPUT_ONLY:

@@ -15,7 +15,7 @@ import msgspec
 
 from schemas.events import Outcome, Struct, UsageSource
 from schemas.money import plain
-from schemas.prices import PriceBook
+from schemas.prices import PriceBook, PriceEntry
 
 
 class Charged(StrEnum):
@@ -44,6 +44,10 @@ class Markup(Struct, frozen=True, kw_only=True):
     """Customer prices that are the provider's times a factor."""
 
     factor: Decimal = Decimal(1)
+
+    def applied_to(self, entry: PriceEntry) -> PriceEntry:
+        """The customer's entry."""
+        return entry if self.factor == 1 else entry.scaled(self.factor)
 
 
 DEFAULT_POLICY = ChargePolicy(

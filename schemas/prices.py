@@ -30,6 +30,7 @@ from schemas.errors import TokentrailError
 from schemas.events import Struct
 from schemas.money import fits, plain, scaled_price, times
 
+PROVIDER_BOOK = "provider"
 RATE_NAMES = (
     "input",
     "output",
@@ -178,24 +179,30 @@ class PriceBook:
         return self._hashed.get(entry_hash)
 
 
-def load_prices(path: Path, *, book: str = "provider") -> PriceBook:
-    """The entries of one book in a price file; an unknown key, or a price that 18 decimals cannot hold, is an error."""
-    return PriceBook(read_entries(path, book=book))
+def load_prices(path: Path, *, book: str = PROVIDER_BOOK) -> PriceBook:
+    """One book of a price file; an unknown key, or a price that 18 decimals cannot hold, is an error."""
+    return PriceBook(entries_of(path, read_price_file(path), book=book))
 
 
-def read_entries(path: Path, *, book: str = "provider") -> Iterator[PriceEntry]:
+def read_price_file(path: Path) -> dict[str, Any]:
+    """The tables of a price file: ``price`` here, ``policy`` and ``terms`` for billing."""
+    try:
+        content = tomllib.loads(path.read_text(encoding="utf-8"), parse_float=Decimal)
+    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+        raise PriceError(f"{path} cannot be read as TOML: {error}") from error
+    if unknown := content.keys() - {"price", "policy", "terms"}:
+        raise PriceError(f"{path}: unknown: {', '.join(sorted(unknown))}")
+    return content
+
+
+def entries_of(path: Path, content: Mapping[str, Any], *, book: str = PROVIDER_BOOK) -> Iterator[PriceEntry]:
     """The entries of one book, in the order of the file."""
-    with path.open("rb") as file:
-        try:
-            content = tomllib.load(file, parse_float=Decimal)
-        except tomllib.TOMLDecodeError as error:
-            raise PriceError(f"{path} is not TOML: {error}") from error
     for number, said in enumerate(content.get("price", []), 1):
-        if said.get("book", "provider") == book:
+        if said.get("book", PROVIDER_BOOK) == book:
             try:
                 yield entry_of(said)
             except (PriceError, msgspec.ValidationError, InvalidOperation, KeyError) as error:
-                raise PriceError(f"{path}: price {number} ({said.get('model')}): {error}") from error
+                raise PriceError(f"{path}: price {number} ({said.get('model')}): {error!r}") from error
 
 
 def entry_of(said: Mapping[str, Any]) -> PriceEntry:
@@ -209,8 +216,8 @@ def entry_of(said: Mapping[str, Any]) -> PriceEntry:
         tiers.append(Tier(above=tier["above"], mode=tier["mode"], rates=_rates(tier)))
     entry = PriceEntry(
         model=said["model"],
-        from_us=_instant_us(said["from"]),
-        to_us=None if said.get("to") is None else _instant_us(said["to"]),
+        from_us=instant_us(said["from"]),
+        to_us=None if said.get("to") is None else instant_us(said["to"]),
         rates=_rates(said),
         aliases=tuple(said.get("aliases", ())),
         tiers=tuple(sorted(tiers, key=lambda tier: tier.above)),
@@ -256,7 +263,8 @@ def _price(said: Mapping[str, Any], name: str, unit: Decimal) -> Decimal | None:
     return price
 
 
-def _instant_us(said: Any) -> int:
+def instant_us(said: Any) -> int:
+    """Unix microseconds of a file's instant, which must name its zone."""
     moment = said if isinstance(said, datetime) else datetime.fromisoformat(said)
     if moment.tzinfo is None:
         raise PriceError(f"{said}: an instant needs its zone, Z for UTC")
