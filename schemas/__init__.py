@@ -5,20 +5,26 @@ This package imports nothing of ours and does no I/O. Reading order:
 ========================  =====================================================================================
 ``errors``                Poison, Transient: the two errors that a shell may settle; anything else is a bug
 ``ids``                   the generation id (UUIDv7) and the instant in it
+``kinds``                 the closed vocabularies: kinds, part types, stages, outcomes
+``payloads``              what a kind of record has of its own: the sub-records of the envelope
 ``events``                LogEvent: one provider event = one record = one seq = one frame
 ``records``               what is derived from the log: attempts, generations, ledger lines; control and claims
 ``outcomes``              finish reasons and error codes: status, retryable, the words for people
+``failures``              how a failure looks in each dialect: bodies and error events
 ``lifecycle``             the states of a generation, as a table
 ``reading``               the one rule by which every reader delivers, skips, or stops
 ``digest``                output_hash: one value for live, replay and ClickHouse
 ``usage``                 providers' usage reports in disjoint buckets; null is never zero
+``money``                 exact decimals and how they are written
 ``prices``                dated prices in exact decimals
 ``parts``                 records above the size limit: cut and joined
 ``avro``                  the records' Avro schemas, made from the Python types; committed as ``avro/*.avsc``
 ``codec``                 Avro single-object encoding and its schema lookup by fingerprint
+``registry``              the schemas topic as a rule: announce what we write, learn what others wrote
 ``topics``                every topic with its settings and the reason for them
 ``partition``             which partition a key falls into (murmur2, as Java does it)
 ``cursor``                the signed SSE id
+``settings``              one frozen object per process: file, environment, arguments
 ========================  =====================================================================================
 
 Glossary: see the word table in ``README.md``. ``offset`` is always Kafka's, ``seq`` ours, ``index`` a position in a
