@@ -1,7 +1,18 @@
-"""What every test may ask of the command line."""
+"""What every test may ask of the command line, and the real services that tests share.
 
+A service starts when the first test asks for it and stops with the session. Tests share one broker and one warehouse, so
+each takes names of its own: a new generation id, a consumer group of its own, a database of its own.
+"""
+
+import asyncio
 from pathlib import Path
 
+import pytest
+
+from schemas.settings import Resume
+from tests.support.kafka import session_kafka
+
+SERVICES = frozenset({"kafka", "clickhouse"})
 OWN_VECTORS = Path(__file__).parent / "casebook" / "own"
 
 
@@ -21,3 +32,35 @@ def pytest_addoption(parser):
         default="",
         help="only vectors of these forms; default: all",
     )
+
+
+def pytest_collection_modifyitems(items):
+    """A test that takes a service is marked so: `pytest -m "not services"` runs what needs none."""
+    for item in items:
+        if SERVICES & set(getattr(item, "fixturenames", ())):
+            item.add_marker("services")
+
+
+@pytest.fixture(scope="session")
+def kafka(tmp_path_factory):
+    """Give the bootstrap servers of the session's Kafka: a real one, without any topic yet."""
+    with session_kafka(tmp_path_factory.mktemp("kafka")) as broker:
+        yield broker.bootstrap_servers
+
+
+@pytest.fixture(scope="session")
+def topics(kafka):
+    """Give the bootstrap servers of the session's Kafka with all our topics and schemas on it."""
+    from compose.topics import apply
+
+    asyncio.run(apply(kafka, window_days=Resume().window_days))
+    return kafka
+
+
+@pytest.fixture(scope="session")
+def clickhouse(tmp_path_factory):
+    """Give the URL of the session's ClickHouse: the embedded engine behind ClickHouse's own HTTP interface."""
+    from tests.support.clickhouse import session_clickhouse
+
+    with session_clickhouse(tmp_path_factory.mktemp("clickhouse")) as server:
+        yield server.url

@@ -1,0 +1,16 @@
+"""The session's services are what the fixtures say."""
+
+from compose.kafka import admin
+from schemas.topics import TOPICS
+
+
+async def test_topics_fixture(topics):
+    """The broker of the session has every topic of ours, with its partitions."""
+    async with admin(topics) as cluster:
+        live = await cluster.topics([topic.name for topic in TOPICS])
+    assert {name: topic.partitions for name, topic in live.items()} == {t.name: t.partitions for t in TOPICS}
+
+
+def test_topics_are_applied_once(topics, kafka):
+    """Both fixtures are the same broker."""
+    assert topics == kafka
