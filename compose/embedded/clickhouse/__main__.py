@@ -1,0 +1,131 @@
+"""``python -m compose.embedded.clickhouse --path DIR --port N``: the process that owns the engine.
+
+Purpose: take the folder (or say who holds it), bind the port, give up the host, open the engine, serve, stop in
+order. The order is the point: the port before the sandbox (which forbids nothing that is already open), the sandbox
+before the engine (whose threads inherit it). Exit codes: 0 stopped on request, 2 cannot start, 3 folder busy, 4 port
+busy; the reason is the last line of stderr.
+
+Before it in the flow: ``process`` (which starts it). After it: ``holder``, ``sandbox``, ``engine``, ``server``.
+"""
+
+import argparse
+import os
+import signal
+import socket
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+from compose.embedded.clickhouse import holder, sandbox
+from compose.embedded.clickhouse.errors import PortBusyError, QueryError, StartError
+
+# Half of the machine for the engine, as a server of its own would be given less than all.
+_SERVER_MEMORY_SHARE = 0.5
+_QUERY_MEMORY_SHARE = 0.25
+_GRACE_S = 10
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Serve until SIGTERM or SIGINT; return the exit code."""
+    options = _options().parse_args(arguments)
+    # The engine has no configuration for its zone: the process's decides.
+    os.environ["TZ"] = "UTC"
+    time.tzset()
+    try:
+        if options.die_with_owner:
+            holder.die_with_parent(options.owner)
+        folder = Path(options.path).resolve()
+        password = _password(options.password_file)
+        with holder.held(folder, options.owner) as held, _listener(options.host, options.port) as listener:
+            url = f"http://{options.host}:{listener.getsockname()[1]}"
+            _serve(folder, listener, lambda: held.publish(url), password)
+    except StartError as error:
+        sys.stderr.write(f"{error}\n")
+        return error.exit_code
+    return 0
+
+
+def _options() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="python -m compose.embedded.clickhouse", description="Embedded ClickHouse over HTTP"
+    )
+    parser.add_argument("--path", required=True, help="data folder; held by one process at a time")
+    parser.add_argument(
+        "--port", type=int, default=8123, help="0 takes a free one (see server.json in the folder)"
+    )
+    parser.add_argument("--host", default="127.0.0.1")
+    parser.add_argument(
+        "--password-file", type=Path, help="password of the user `default`; none is needed without it"
+    )
+    parser.add_argument(
+        "--owner",
+        type=int,
+        help="pid of the process that starts this one; when it is gone this is a leftover",
+    )
+    parser.add_argument(
+        "--die-with-owner", action="store_true", help="end when the starting thread ends (Linux; for tests)"
+    )
+    return parser
+
+
+def _listener(host: str, port: int) -> socket.socket:
+    """Bind before anything slow happens, so that a busy port is an error at once."""
+    try:
+        return socket.create_server((host, port), backlog=512)
+    except OSError as error:
+        raise PortBusyError(
+            f"{host}:{port} cannot be listened on: {error.strerror}. Stop what uses it, or give another --port (0: any)."
+        ) from error
+
+
+def _password(path: Path | None) -> str:
+    if path is None:
+        return ""
+    try:
+        return path.read_text().strip()
+    except OSError as error:
+        raise StartError(f"The password cannot be read from {path}: {error.strerror}.") from error
+
+
+def _serve(folder: Path, listener: socket.socket, publish: Callable[[], None], password: str) -> None:
+    """Confine the process, open the engine, answer until asked to stop."""
+    # chdb opens a throw-away engine in the temporary folder when it is imported; /tmp is about to be out of reach.
+    temporary = folder / "tmp"
+    temporary.mkdir(exist_ok=True)
+    os.environ["TMPDIR"] = str(temporary)
+    if not sandbox.confine(folder):
+        sys.stderr.write(
+            "No Landlock in this kernel: only statement checks keep queries away from the host's files.\n"
+        )
+    # Imported here: chdb starts threads at import, and only threads started inside of the sandbox are bound by it.
+    import uvicorn
+
+    from compose.embedded.clickhouse.engine import Engine, EngineLimits
+    from compose.embedded.clickhouse.server import Account, ClickHouseHttp
+
+    memory_bytes = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    limits = EngineLimits(int(memory_bytes * _SERVER_MEMORY_SHARE), int(memory_bytes * _QUERY_MEMORY_SHARE))
+    try:
+        engine = Engine(folder, limits)
+    except QueryError as error:
+        raise StartError(f"The engine cannot open {folder}: {error.text}") from error
+    application = ClickHouseHttp(engine, Account(password=password))
+    config = uvicorn.Config(
+        application,
+        lifespan="on",
+        log_level="warning",
+        access_log=False,
+        server_header=False,
+        timeout_keep_alive=30,
+        timeout_graceful_shutdown=_GRACE_S,
+    )
+    # uvicorn raises the signal that stopped it once more at its end; a stop on request is not a failure.
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda _number, _frame: None)
+    publish()
+    uvicorn.Server(config).run(sockets=[listener])
+
+
+if __name__ == "__main__":
+    sys.exit(main())
