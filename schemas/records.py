@@ -88,6 +88,7 @@ class Timings(Struct, frozen=True, kw_only=True):
 
     ttft_us: int | None = None
     attempt_ttft_us: int | None = None
+    attempt_ttft_text_us: int | None = None  # first text, where reasoning or a tool call came before it
     ttft_emitted_us: int | None = None
     generation_us: int | None = None
     active_generation_us: int | None = None
