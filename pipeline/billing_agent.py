@@ -14,25 +14,19 @@ Before: ``tariff``. After: ``app`` feeds it; ``sinks`` store the lines.
 
 import asyncio
 from collections.abc import Awaitable, Callable
-from typing import NamedTuple, Protocol
+from functools import partial
+from typing import Protocol
 
+from pipeline.dead_letters import Source
 from pipeline.tariff import Tariff
 from schemas.codec import Codec, check_key
 from schemas.errors import Poison, SchemaUnknown, Transient
 from schemas.records import AttemptRecord
-from schemas.topics import LEDGER
+from schemas.topics import ATTEMPTS, LEDGER
 
 STAGE = "billing"
 BACKOFF_FIRST_S = 0.05
 BACKOFF_MAX_S = 2.0  # a broker's fail-over takes 3-4 s: the first try after it comes soon
-
-
-class Origin(NamedTuple):
-    """Where a record lay; stands in the headers of its dead letter."""
-
-    topic: str
-    partition: int
-    offset: int
 
 
 class Publish(Protocol):
@@ -45,9 +39,7 @@ class Publish(Protocol):
 class DeadLetter(Protocol):
     """Puts a record aside, with its original bytes, and returns when that is acknowledged. Raises Transient."""
 
-    def __call__(
-        self, key: bytes | None, value: bytes | None, poison: Poison, stage: str, origin: Origin | None
-    ) -> Awaitable[object]:
+    def __call__(self, source: Source, poison: Poison, *, stage: str) -> Awaitable[object]:
         """Send."""
 
 
@@ -90,14 +82,25 @@ class BillingAgent:
         """No try is repeated from now on: a record that cannot be settled halts the process instead."""
         self._stopping.set()
 
-    async def settle(self, key: bytes | None, value: bytes | None, origin: Origin | None = None) -> None:
-        """Bill one record of the attempts topic; returns when it may be acknowledged."""
+    async def settle(
+        self, key: bytes | None, value: bytes | None, *, partition: int = -1, offset: int = -1
+    ) -> None:
+        """Bill one record of the attempts topic; returns when it may be acknowledged.
+
+        Args:
+            key: the record's key, as it lay in the topic.
+            value: its value.
+            partition: where it lay, for its dead letter.
+            offset: where it lay.
+        """
         try:
             try:
                 await self._bill(key, value)
             except Poison as poison:
-                letter = poison
-                await self._until_done(lambda: self._dead_letter(key, value, letter, STAGE, origin))
+                send = partial(
+                    self._dead_letter, Source(ATTEMPTS.name, partition, offset, key, value), poison
+                )
+                await self._until_done(partial(send, stage=STAGE))
                 self.dead_letters += 1
             self.attempts_settled += 1
         except Exception as bug:  # noqa: BLE001 - whatever it is: this record must not be acknowledged
@@ -109,11 +112,9 @@ class BillingAgent:
         check_key(key, record.generation_id)
         lines = self._tariff.bill(record)
         self.lines_unpriced += sum(line.status == "unpriced" for line in lines)
-        sends = [(LEDGER.name, line.generation_id.encode(), self._codec.encode(line)) for line in lines]
-        done = await asyncio.gather(
-            *(self._until_done(lambda send=send: self._publish(*send)) for send in sends),  # type: ignore[misc]
-            return_exceptions=True,
-        )
+        key_bytes = record.generation_id.encode()
+        sends = [partial(self._publish, LEDGER.name, key_bytes, self._codec.encode(line)) for line in lines]
+        done = await asyncio.gather(*map(self._until_done, sends), return_exceptions=True)
         for outcome in done:  # all are settled by now, so that none is left running when one has failed
             if isinstance(outcome, BaseException):
                 raise outcome

@@ -5,14 +5,15 @@ import asyncio
 import msgspec
 import pytest
 
-from pipeline.billing_agent import BillingAgent, Origin
+from pipeline.billing_agent import BillingAgent
+from pipeline.dead_letters import Source
 from pipeline.tariff import Tariff
 from schemas.codec import Codec
 from schemas.errors import Transient
 from schemas.events import AttemptEnd, Dispatch, Outcome, Usage, UsageSource
 from schemas.prices import PriceBook, entry_of
 from schemas.records import AttemptRecord, GenerationRecord, LedgerLine
-from schemas.topics import LEDGER
+from schemas.topics import ATTEMPTS, LEDGER
 
 CODEC = Codec()
 TARIFF = Tariff(
@@ -42,7 +43,6 @@ RECORD = AttemptRecord(
     ),
 )
 VALUE = CODEC.encode(RECORD)
-ORIGIN = Origin("tokentrail.attempts.v1", 3, 42)
 
 
 class Kafka:
@@ -64,9 +64,9 @@ class Kafka:
         self._fail()
         self.lines.append((topic, key, CODEC.decode(value, LedgerLine)))
 
-    async def dead_letter(self, key, value, poison, stage, origin):
+    async def dead_letter(self, source, poison, *, stage):
         self._fail()
-        self.letters.append((key, value, poison.reason, stage, origin))
+        self.letters.append((source, poison.reason, stage))
 
 
 def agent(kafka, halted=None, **said):
@@ -83,7 +83,7 @@ async def test_every_line_is_published_under_the_generations_key():
     """One attempt gives its lines of both sides, keyed by generation, in the ledger's topic."""
     kafka = Kafka()
     billing = agent(kafka)
-    await billing.settle(b"g1", VALUE, ORIGIN)
+    await billing.settle(b"g1", VALUE)
     assert {(topic, key) for topic, key, _ in kafka.lines} == {(LEDGER.name, b"g1")}
     assert [line for _, _, line in kafka.lines] == TARIFF.bill(RECORD)
     assert (billing.attempts_settled, billing.lines_published, billing.dead_letters) == (1, 4, 0)
@@ -102,8 +102,8 @@ async def test_every_line_is_published_under_the_generations_key():
 async def test_poison_becomes_a_dead_letter_with_its_bytes(key, value, reason):
     """What can never be billed is set aside as it came, and nothing is published."""
     kafka = Kafka()
-    await agent(kafka).settle(key, value, ORIGIN)
-    assert kafka.letters == [(key, value, reason, "billing", ORIGIN)]
+    await agent(kafka).settle(key, value, partition=3, offset=42)
+    assert kafka.letters == [(Source(ATTEMPTS.name, 3, 42, key, value), reason, "billing")]
     assert kafka.lines == []
 
 
@@ -122,7 +122,7 @@ async def test_a_record_of_another_type_is_poison():
     )
     kafka = Kafka()
     await agent(kafka).settle(b"g1", CODEC.encode(other))
-    assert [letter[2] for letter in kafka.letters] == ["undecodable"]
+    assert [letter[1] for letter in kafka.letters] == ["undecodable"]
 
 
 @pytest.mark.parametrize("value", [VALUE, None])
@@ -141,7 +141,7 @@ async def test_an_unknown_schema_is_waited_for_and_then_set_aside():
     billing = agent(kafka, schema_wait_s=0.1)
     foreign = VALUE[:2] + b"\x01" * 8 + VALUE[10:]
     await billing.settle(b"g1", foreign)
-    assert [letter[2] for letter in kafka.letters] == ["schema_version"]
+    assert [letter[1] for letter in kafka.letters] == ["schema_version"]
     assert billing.retries >= 1
 
 
