@@ -91,10 +91,24 @@ class Driver:
         self._arm()
         try:
             await self._chain()
+        except Exception:
+            self._fail()
+            raise
         finally:
             for handle in (self._timer, self._heartbeat, self._delivery):
                 if handle is not None:
                     handle.cancel()
+
+    def _fail(self) -> None:
+        """A bug of ours ended the driver: its generation still gets exactly one terminal."""
+        if self.generation.state is State.FINALIZED:
+            return
+        ending = Ending(code="edge_lost", message=ERRORS["edge_lost"].meaning)
+        attempt = Attempt(self, self.targets[0], max(0, self.attempts_made - 1))
+        write_ending(self, attempt.result(ending), ending, terminal=True)
+        self.generation.signal(Signal.TERMINAL)
+        if not self.generation.head.done():
+            self.generation.head.set_result(self._head_of(ending))
 
     def interrupt(self, code: str) -> None:
         """End the reading now; the first reason stands."""

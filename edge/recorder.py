@@ -138,6 +138,7 @@ class Recorder:
         now_us = self._clock.now_us()
         self.oldest_unacked_us = now_us if self._pending else None
         generation = self._generation
+        generation.log_away = False
         may_emit = self._lease.acked(sent_us, now_us) and not self.failed
         if not may_emit and not generation.on_log:
             generation.leave_memory()

@@ -53,7 +53,7 @@ class OpenAiChat:
         return ClientRequest(
             model=model,
             stream=bool(stream),
-            wants_usage=bool(options.get("include_usage")),
+            wants_usage=bool(options.get("include_usage")) or not stream,
             prompt_hash=hashlib.sha256(canonical).hexdigest(),
             sampling=orjson.dumps(sampling, option=orjson.OPT_SORT_KEYS).decode(),
             stop_rules=[stop] if isinstance(stop, str) else [str(rule) for rule in stop],

@@ -1,0 +1,71 @@
+"""Wires one edge: settings → log, service, routes. Nothing is built at import.
+
+``build_app`` takes the service, so that tests give it a log in memory; ``main`` is the process. Before: ``__main__``.
+After: ``routes``.
+"""
+
+import logging
+import sys
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+import structlog
+import uvicorn
+from fastapi import FastAPI
+
+from edge.clock import system_clock
+from edge.log.kafka import KafkaLog
+from edge.routes import chat, common, generations, operations
+from edge.service import EdgeService
+from schemas.codec import Codec
+from schemas.errors import TokentrailError
+from schemas.settings import Settings
+
+
+def build_app(service: EdgeService) -> FastAPI:
+    """The ASGI application of an edge; its lifespan starts and stops the service."""
+
+    @asynccontextmanager
+    async def lifespan(_: FastAPI) -> AsyncIterator[None]:
+        await service.start()
+        yield
+        await service.stop()
+
+    app = FastAPI(title="tokentrail edge", version="0.1.0", lifespan=lifespan)
+    app.state.service = service
+    common.install(app)
+    for routes in (chat.router, generations.router, operations.router):
+        app.include_router(routes)
+    return app
+
+
+def main() -> None:
+    """Run one edge until SIGTERM or SIGINT."""
+    settings = Settings()
+    structlog.configure(
+        processors=[
+            structlog.processors.add_log_level,
+            structlog.processors.TimeStamper(fmt="iso", utc=True),
+            structlog.processors.dict_tracebacks,
+            structlog.processors.JSONRenderer(),
+        ],
+        logger_factory=structlog.PrintLoggerFactory(sys.stderr),
+    )
+    logging.basicConfig(level=logging.WARNING, stream=sys.stderr)
+    codec = Codec()
+    service = EdgeService(settings, KafkaLog(settings, codec), codec, system_clock())
+    config = uvicorn.Config(
+        build_app(service),
+        host=settings.edge.host,
+        port=settings.edge.port,
+        log_level="warning",
+        access_log=False,
+        timeout_graceful_shutdown=max(1, int(settings.edge.drain_s)),
+        timeout_keep_alive=75,
+        server_header=False,
+    )
+    try:
+        uvicorn.Server(config).run()
+    except TokentrailError as error:
+        structlog.get_logger().error("the edge cannot start", error=str(error))
+        raise SystemExit(1) from error

@@ -1,0 +1,216 @@
+"""The stream itself, as a small ASGI response: head, frames, heartbeats, the end.
+
+The head goes out when the opening says so (first valid event) or when the first heartbeat is due; one comment line
+follows it at once. Frames are what the follower returns; heartbeats come by a timer of their own, from t = 0 on; nothing
+is written after the terminal. A disconnect (FIN, RST, RST_STREAM: the server tells) ends the response and nothing else.
+No framework helper: a chunk costs one wake, one join, one ``send``.
+
+Before: ``follow``, ``frames``. After: the server's socket.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable, MutableMapping
+from typing import Any
+
+from edge.follow import Follower, Hole, LogSilent, OffsetGone
+from edge.frames import Frames
+from edge.generation import Generation, Head
+from edge.sse import comment_line
+from schemas.outcomes import ERRORS
+
+Message = MutableMapping[str, Any]
+Receive = Callable[[], Awaitable[Message]]
+Send = Callable[[Message], Awaitable[None]]
+STREAM_HEADERS = (
+    (b"content-type", b"text/event-stream; charset=utf-8"),
+    (b"cache-control", b"no-cache, no-transform"),
+    (b"x-accel-buffering", b"no"),
+)
+
+
+class Hooks:
+    """What the response tells its owner; every method may be overridden."""
+
+    def opened(self) -> None:
+        """The connection reads from now on."""
+
+    def closed(self) -> None:
+        """The connection reads no more."""
+
+    def emitted(self, *, first: bool, terminal: bool) -> None:
+        """Frames with content or the terminal were written."""
+
+    async def remote(self) -> None:
+        """The reader stands at the end of a generation that runs elsewhere; cancelled with the connection."""
+
+
+class EventStream:
+    """One connection's stream (ASGI application).
+
+    Args:
+        follower: what is read.
+        frames: how it looks.
+        headers: of the response, beside the stream's own.
+        heartbeat_s: the wire's heartbeat interval.
+        stage: where the generation stands, for native heartbeats: (stage, elapsed_ms).
+        hooks: told about what happens.
+        resumed_from: the cursor's seq, None for a first connect.
+        generation: of this edge, where the head waits for its first valid event; None: the head goes out at once.
+
+    """
+
+    def __init__(
+        self,
+        follower: Follower,
+        frames: Frames,
+        headers: list[tuple[bytes, bytes]],
+        heartbeat_s: float,
+        stage: Callable[[], tuple[str, int]],
+        hooks: Hooks,
+        *,
+        resumed_from: int | None = None,
+        generation: Generation | None = None,
+    ) -> None:
+        self._follower = follower
+        self._frames = frames
+        self._headers = headers
+        self._heartbeat_s = heartbeat_s
+        self._stage = stage
+        self._hooks = hooks
+        self._resumed_from = resumed_from
+        self._generation = generation
+        self._started = False
+        self._ended = False
+        self._first = True
+        self._beat: asyncio.TimerHandle | None = None
+        self._side: set[asyncio.Task[None]] = set()
+
+    async def __call__(self, scope: Message, receive: Receive, send: Send) -> None:
+        """Serve the connection until the terminal or until it is gone."""
+        del scope
+        self._hooks.opened()
+        loop = asyncio.get_running_loop()
+        pump = loop.create_task(self._pump(send))
+        watch = loop.create_task(gone(receive))
+        remote = loop.create_task(self._hooks.remote())
+        self._beat = loop.call_later(self._heartbeat_s, self._heartbeat_due, send)
+        try:
+            await asyncio.wait({pump, watch}, return_when=asyncio.FIRST_COMPLETED)
+            if pump.done():
+                pump.result()
+        finally:
+            self._ended = True
+            self._beat.cancel()
+            for task in (pump, watch, remote, *self._side):
+                task.cancel()
+            await asyncio.gather(pump, watch, remote, *self._side, return_exceptions=True)
+            self._follower.close()
+            self._hooks.closed()
+
+    async def _pump(self, send: Send) -> None:
+        head = await self._head()
+        if head is not None and not head.ok:
+            await self._refuse(head, send)
+            return
+        await self._start(send)
+        follower = self._follower
+        try:
+            while not follower.ended:
+                await self._write(await follower.read(), send)
+        except Hole as hole:
+            await self._break_off("resume_expired", str(hole), send)
+        except OffsetGone:
+            await self._break_off("resume_expired", ERRORS["resume_expired"].meaning, send)
+        except LogSilent as silent:
+            await self._break_off("log_unavailable", str(silent), send)
+        self._ended = True
+        await send({"type": "http.response.body", "body": b"", "more_body": False})
+
+    async def _head(self) -> Head | None:
+        """What the head will be, None where a heartbeat has sent it already."""
+        generation = self._generation
+        if generation is None:
+            return None
+        head = await asyncio.shield(generation.head)
+        if self._started:
+            return None
+        if not head.ok and not generation.log_away:
+            await _terminal_read(self._follower)
+        return head
+
+    async def _start(self, send: Send) -> None:
+        if self._started:
+            return
+        self._started = True
+        await send(
+            {"type": "http.response.start", "status": 200, "headers": [*STREAM_HEADERS, *self._headers]}
+        )
+        await send({"type": "http.response.body", "body": comment_line("tokentrail"), "more_body": True})
+
+    async def _write(self, events: list[Any], send: Send) -> None:
+        frames = [self._frames.frame(delivered) for delivered in events]
+        body = frames[0] if len(frames) == 1 else b"".join(frames)
+        if not body:
+            return
+        if self._first:
+            body = self._frames.first(body, self._resumed_from)
+            self._first = False
+        terminal = events[-1].event.is_terminal
+        if terminal:
+            self._ended = True
+        await send({"type": "http.response.body", "body": body, "more_body": True})
+        self._hooks.emitted(first=any(d.event.has_content for d in events), terminal=terminal)
+
+    async def _refuse(self, head: Head, send: Send) -> None:
+        """A failure before the first valid event keeps its own status and the dialect's own body."""
+        self._ended = True
+        row = ERRORS[head.code or "upstream_error"]
+        headers = [
+            *self._headers,
+            (b"content-type", b"application/json"),
+            (b"x-should-retry", b"true" if row.retryable else b"false"),
+        ]
+        if head.retry_after_ms is not None:
+            headers.append((b"retry-after", str(-(-head.retry_after_ms // 1000)).encode()))
+        await send({"type": "http.response.start", "status": head.status, "headers": headers})
+        await send({"type": "http.response.body", "body": head.body, "more_body": False})
+
+    async def _break_off(self, code: str, message: str, send: Send) -> None:
+        """An unnumbered error: not the terminal."""
+        await send(
+            {
+                "type": "http.response.body",
+                "body": self._frames.unnumbered_error(code, message),
+                "more_body": True,
+            }
+        )
+
+    def _heartbeat_due(self, send: Send) -> None:
+        if self._ended:
+            return
+        loop = asyncio.get_running_loop()
+        task = loop.create_task(self._heartbeat(send))
+        self._side.add(task)
+        task.add_done_callback(self._side.discard)
+        self._beat = loop.call_later(self._heartbeat_s, self._heartbeat_due, send)
+
+    async def _heartbeat(self, send: Send) -> None:
+        await self._start(send)
+        if not self._ended:
+            body = self._frames.heartbeat(*self._stage())
+            await send({"type": "http.response.body", "body": body, "more_body": True})
+
+
+async def gone(receive: Receive) -> None:
+    """Wait until the client's connection is gone."""
+    while (await receive())["type"] != "http.disconnect":
+        continue
+
+
+async def _terminal_read(follower: Follower) -> None:
+    """Publish before emit holds for a refusal too: wait until the log has the terminal."""
+    try:
+        while not follower.ended:
+            await follower.read()
+    except (Hole, LogSilent, OffsetGone):
+        return

@@ -1,0 +1,170 @@
+"""The one path by which every client reads a generation: live, resumed, on another edge, finished.
+
+First connect is "resume from nothing". A follower delivers what ``schemas.reading`` says, from one of two sources: the
+window of a generation that runs here, or the log. It starts in memory where it can, and goes on from the log when the
+window no longer holds what it needs or when emitting from memory is over (lease lost, publish failed). Seq decides what
+is delivered, so changing the source loses and repeats nothing.
+
+Invariants: what it returns was acknowledged by the log; it returns the terminal at most once, and nothing behind it.
+Before: ``generation`` or ``log``. After: ``emit`` writes it out; ``resume`` decides whether there is a follower at all.
+"""
+
+from collections import deque
+
+from edge.generation import Delivered, Generation
+from edge.log import EventLog, OffsetGone, Reader
+from schemas.codec import Codec
+from schemas.errors import Poison, TokentrailError
+from schemas.events import LogEvent
+from schemas.parts import Joiner
+from schemas.reading import Reading, Verdict
+
+READ_EVENTS_MAX = 256
+"""So many events at the most are handed out in one go: a replay of thousands leaves the loop to others between."""
+
+
+class Hole(TokentrailError):
+    """The generation ended properly, but an event before its end is held nowhere."""
+
+    def __init__(self, first_available_seq: int | None) -> None:
+        super().__init__("the events after this cursor are held nowhere any more")
+        self.first_available_seq = first_available_seq
+
+
+class LogSilent(TokentrailError):
+    """The log takes no records: the readers of this edge are told so, and come back later."""
+
+
+class Follower:
+    """One reader of one generation.
+
+    Args:
+        log: where the generation is.
+        codec: the process's.
+        generation_id: which one.
+        partition: where it lies.
+        next_seq: the first seq that is wanted.
+        offset: where reading the log would begin.
+        local: the generation's memory where it runs here.
+
+    """
+
+    def __init__(
+        self,
+        log: EventLog,
+        codec: Codec,
+        generation_id: str,
+        partition: int,
+        next_seq: int,
+        offset: int,
+        local: Generation | None,
+    ) -> None:
+        self._log = log
+        self._codec = codec
+        self._key = generation_id.encode()
+        self.generation_id = generation_id
+        self._partition = partition
+        self._offset = offset
+        self._position = offset
+        self._local = local
+        self._reader: Reader | None = None
+        self._joiner = Joiner(codec)
+        self._ready: deque[Delivered] = deque()
+        self._seen_above: int | None = None
+        self.reading = Reading(next_seq)
+        self.caught_up = False
+
+    @property
+    def ended(self) -> bool:
+        """Whether the terminal was read and everything before it was handed out."""
+        return self.reading.ended and not self._ready
+
+    @property
+    def partition(self) -> int:
+        """The partition that the generation lies in."""
+        return self._partition
+
+    @property
+    def position(self) -> int:
+        """The next offset that reading the log would look at."""
+        return self._position
+
+    @property
+    def remote(self) -> bool:
+        """Whether it reads from the log."""
+        return self._local is None or self._local.on_log
+
+    async def read(self) -> list[Delivered]:
+        """The next events, at least one. Raises Hole, LogSilent, OffsetGone; call it only while not ``ended``."""
+        while not self._ready:
+            await self._more()
+        if len(self._ready) <= READ_EVENTS_MAX:
+            ready, self._ready = list(self._ready), deque()
+            return ready
+        return [self._ready.popleft() for _ in range(READ_EVENTS_MAX)]
+
+    async def preload(self, events_max: int) -> None:
+        """Read what the log already has (bounded), so that a hole is found before the response head."""
+        while not (self.caught_up or self.reading.ended or len(self._ready) >= events_max):
+            await self._more()
+
+    def skip_to(self, seq: int) -> None:
+        """Drop what is ready up to and with a seq."""
+        while self._ready and (self._ready[0].event.seq or 0) <= seq:
+            self._ready.popleft()
+
+    def close(self) -> None:
+        """Stop reading; idempotent."""
+        if self._reader is not None:
+            self._reader.close()
+            self._reader = None
+
+    async def _more(self) -> None:
+        local = self._local
+        if local is None or local.on_log:
+            await self._from_log()
+            return
+        found = local.since(self.reading.next_seq)
+        if found is None:
+            self._local = None
+        elif found:
+            for delivered in found:
+                self._judge(delivered)
+        else:
+            self.caught_up = True
+            if local.log_away:
+                raise LogSilent("the log takes no records at the moment")
+            await local.news()
+
+    async def _from_log(self) -> None:
+        if self._local is not None and self._local.log_away:
+            raise LogSilent("the log takes no records at the moment")
+        if self._reader is None:
+            self._reader = self._log.reader(self._partition, self._key, self._offset)
+        progress = await self._reader.read()
+        for raw in progress.records:
+            event = self._whole(raw.value, raw.offset)
+            if event is not None:
+                self._judge(Delivered(event, self._partition, raw.offset))
+        self.caught_up = progress.caught_up
+        self._position = progress.position
+
+    def _whole(self, value: bytes, offset: int) -> LogEvent | None:
+        try:
+            return self._joiner.offer(self._codec.decode(value, LogEvent), offset)
+        except Poison:
+            return None  # counted and put aside by the fold, which every record passes; a reader skips it
+
+    def _judge(self, delivered: Delivered) -> None:
+        event = delivered.event
+        verdict = self.reading.offer(event)
+        if verdict is Verdict.DELIVER:
+            self._ready.append(delivered)
+            self._offset = delivered.offset + 1
+        elif verdict is Verdict.GAP:
+            raise Hole(self._seen_above)
+        elif event.seq is not None and event.seq > self.reading.next_seq and self._seen_above is None:
+            self._seen_above = event.seq
+
+
+__all__ = ["Follower", "Hole", "LogSilent", "OffsetGone"]

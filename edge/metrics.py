@@ -1,0 +1,57 @@
+"""The edge's Prometheus metrics; the catalogue in the documentation is tested against this file."""
+
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
+
+_MS = (5, 10, 25, 50, 100, 250, 500, 1000, 2000, 5000, 10_000, 30_000, 60_000, 120_000, 300_000)
+
+
+class Metrics:
+    """One process's metrics, in a registry of their own."""
+
+    def __init__(self) -> None:
+        self.registry = CollectorRegistry()
+        self.first_token_ms = Histogram(
+            "sse_first_token_latency_ms",
+            "Request received to first content written, by model",
+            ["model"],
+            buckets=_MS,
+            registry=self.registry,
+        )
+        self.last_token_ms = Histogram(
+            "sse_last_token_latency_ms",
+            "First content to terminal written, by model",
+            ["model"],
+            buckets=_MS,
+            registry=self.registry,
+        )
+        self.aborts = Counter(
+            "sse_aborts_total",
+            "Streams that ended before their time",
+            ["reason", "model"],
+            registry=self.registry,
+        )
+        self.generations = Counter(
+            "tokentrail_generations_total",
+            "Generations by terminal and code",
+            ["terminal", "code"],
+            registry=self.registry,
+        )
+        self.active = Gauge(
+            "tokentrail_active_generations", "Generations that run here", registry=self.registry
+        )
+        self.readers = Gauge(
+            "tokentrail_readers", "Connections that read a generation here", registry=self.registry
+        )
+        self.resumes = Counter(
+            "tokentrail_resumes_total",
+            "Resumes by what they were answered",
+            ["status"],
+            registry=self.registry,
+        )
+        self.window_bytes = Gauge(
+            "tokentrail_window_bytes", "Recent events in memory", registry=self.registry
+        )
+
+    def render(self) -> bytes:
+        """The exposition format."""
+        return generate_latest(self.registry)

@@ -1,0 +1,166 @@
+"""The generations of this edge: by id, under one memory budget, with their readers and what other edges say of them.
+
+A generation stays in memory until its terminal plus the grace time, or until the budget takes it: finished ones first,
+oldest first, then the older half of running windows (whose readers go on from the log). A generation without any reader,
+here or announced on control, for the grace time is cancelled (``on_disconnect: grace``).
+
+Before: ``generation``. After: ``app`` owns it, ``emit`` and ``routes`` use it.
+"""
+
+import asyncio
+from collections.abc import Callable
+
+import structlog
+
+from edge.driver import Driver
+from edge.generation import Generation
+from edge.log import EventLog
+from edge.metrics import Metrics
+from schemas.codec import Codec
+from schemas.errors import Poison, SchemaUnknown
+from schemas.events import CancelRequested, Stage
+from schemas.records import ControlKind, ControlRecord
+from schemas.settings import Settings
+
+log = structlog.get_logger()
+
+
+class Entry:
+    """A generation with its driver and its timers."""
+
+    def __init__(self, generation: Generation, driver: Driver) -> None:
+        self.generation = generation
+        self.driver = driver
+        self.alone_since_us: int | None = None
+        self.attached_us: int | None = None
+        self.grace: asyncio.TimerHandle | None = None
+        self.finished = False
+
+
+class Registry:
+    """All of them."""
+
+    def __init__(self, settings: Settings, metrics: Metrics, now_us: Callable[[], int]) -> None:
+        self._settings = settings
+        self._metrics = metrics
+        self._now_us = now_us
+        self._entries: dict[str, Entry] = {}
+
+    def __len__(self) -> int:
+        return sum(not entry.finished for entry in self._entries.values())
+
+    def add(self, generation: Generation, driver: Driver) -> Entry:
+        """A generation begins."""
+        entry = Entry(generation, driver)
+        self._entries[generation.id] = entry
+        self._metrics.active.inc()
+        return entry
+
+    def get(self, generation_id: str) -> Generation | None:
+        """The memory of a generation that runs or ran lately here."""
+        entry = self._entries.get(generation_id)
+        return None if entry is None else entry.generation
+
+    def running(self) -> list[Entry]:
+        """What has no terminal yet."""
+        return [entry for entry in self._entries.values() if not entry.finished]
+
+    def finish(self, entry: Entry) -> None:
+        """The driver is done; the window is kept for the grace time."""
+        entry.finished = True
+        self._metrics.active.dec()
+        if entry.grace is not None:
+            entry.grace.cancel()
+        keep_s = self._settings.disconnect.grace_s
+        asyncio.get_running_loop().call_later(keep_s, self._entries.pop, entry.generation.id, None)
+
+    def attach(self, generation: Generation) -> None:
+        """A local reader came."""
+        generation.readers += 1
+        self._metrics.readers.inc()
+        entry = self._entries.get(generation.id)
+        if entry is not None and entry.grace is not None:
+            entry.grace.cancel()
+            entry.grace = None
+
+    def detach(self, generation: Generation) -> None:
+        """A local reader left."""
+        generation.readers -= 1
+        self._metrics.readers.dec()
+        entry = self._entries.get(generation.id)
+        if entry is None or entry.finished or generation.readers or generation.on_disconnect == "continue":
+            return
+        entry.alone_since_us = self._now_us()
+        if generation.on_disconnect == "cancel":
+            self._abandon(entry)
+        else:
+            self._arm_grace(entry, self._settings.disconnect.grace_s)
+
+    def cancel(self, generation_id: str, cancel: CancelRequested) -> bool:
+        """Cancel a generation that runs here; whether there was one."""
+        entry = self._entries.get(generation_id)
+        if entry is None or entry.finished:
+            return False
+        stage = Stage(entry.generation.stage)
+        entry.driver.request_cancel(
+            CancelRequested(
+                mode=cancel.mode,
+                reason=cancel.reason,
+                source=cancel.source,
+                requested_by=cancel.requested_by,
+                stage=stage,
+            )
+        )
+        return True
+
+    def keep_budget(self) -> None:
+        """Bring the windows below ``limit.window_bytes``."""
+        total = sum(entry.generation.window_bytes for entry in self._entries.values())
+        limit = self._settings.limit.window_bytes
+        for entry in [e for e in self._entries.values() if e.finished]:
+            if total <= limit:
+                break
+            total -= entry.generation.window_bytes
+            del self._entries[entry.generation.id]
+        while total > limit:
+            largest = max(self._entries.values(), key=lambda e: e.generation.window_bytes)
+            freed = largest.generation.shrink()
+            if not freed:
+                break
+            total -= freed
+        self._metrics.window_bytes.set(total)
+
+    async def follow_control(self, event_log: EventLog, codec: Codec) -> None:
+        """Do what control says of generations that run here; runs until cancelled."""
+        async for value in event_log.control():
+            try:
+                record = codec.decode(value, ControlRecord)
+            except (Poison, SchemaUnknown) as error:
+                log.warning("control record skipped", error=str(error))
+                continue
+            if record.kind is ControlKind.CANCEL and record.cancel is not None:
+                self.cancel(record.generation_id, record.cancel)
+            elif record.kind is ControlKind.ATTACHED:
+                entry = self._entries.get(record.generation_id)
+                if entry is not None:
+                    entry.attached_us = self._now_us()
+
+    def _arm_grace(self, entry: Entry, delay_s: float) -> None:
+        entry.grace = asyncio.get_running_loop().call_later(delay_s, self._grace_over, entry)
+
+    def _grace_over(self, entry: Entry) -> None:
+        entry.grace = None
+        if entry.finished or entry.generation.readers:
+            return
+        grace_us = self._settings.disconnect.grace_s * 1e6
+        last_us = max(entry.alone_since_us or 0, entry.attached_us or 0)
+        left_us = last_us + grace_us - self._now_us()
+        if left_us > 0:
+            self._arm_grace(entry, left_us / 1e6)
+        else:
+            self._abandon(entry)
+
+    def _abandon(self, entry: Entry) -> None:
+        generation = entry.generation
+        self._metrics.aborts.labels("client_abort", generation.identity.start.model).inc()
+        self.cancel(generation.id, CancelRequested(mode="hard", reason="client_disconnect", source="edge"))

@@ -1,0 +1,91 @@
+"""The finished answer as one body: of a call that asked for no stream, and of any generation afterwards.
+
+``WholeAnswer`` reads the generation to its end like every other reader and answers once; the log, not this
+connection, holds the answer, so a lost connection loses nothing. Before: ``follow``, ``history``. After: ``routes``.
+"""
+
+import asyncio
+
+import orjson
+
+from edge.dialects import Dialect
+from edge.emit import Hooks, Message, Receive, Send, gone
+from edge.follow import Follower, Hole, LogSilent, OffsetGone
+from edge.generation import Generation
+from schemas.events import Kind, LogEvent
+from schemas.failures import error_body
+from schemas.outcomes import ERRORS
+
+
+def body_of(dialect: Dialect, events: list[LogEvent]) -> tuple[int, bytes, bool]:
+    """Status, body and whether to try again, from the events of a finished generation (the last is its terminal)."""
+    terminal = next(event for event in events if event.is_terminal)
+    if terminal.kind is Kind.ERROR and terminal.error is not None:
+        code, message = terminal.error.code, terminal.error.message
+    elif terminal.message_end is not None and terminal.message_end.finish_reason == "cancelled":
+        code, message = "cancelled", ERRORS["cancelled"].meaning
+    else:
+        return 200, orjson.dumps(dialect.assemble(events)), False
+    row = ERRORS[code]
+    return row.status, orjson.dumps(error_body(dialect.name, code, message)), row.retryable
+
+
+class WholeAnswer:
+    """One connection that waits for the whole answer (ASGI application)."""
+
+    def __init__(
+        self,
+        follower: Follower,
+        dialect: Dialect,
+        headers: list[tuple[bytes, bytes]],
+        hooks: Hooks,
+        generation: Generation,
+    ) -> None:
+        self._follower = follower
+        self._dialect = dialect
+        self._headers = headers
+        self._hooks = hooks
+        self._generation = generation
+
+    async def __call__(self, scope: Message, receive: Receive, send: Send) -> None:
+        """Serve the connection."""
+        del scope
+        self._hooks.opened()
+        loop = asyncio.get_running_loop()
+        answer, watch = loop.create_task(self._answer()), loop.create_task(gone(receive))
+        try:
+            await asyncio.wait({answer, watch}, return_when=asyncio.FIRST_COMPLETED)
+            if answer.done():
+                await self._send(*answer.result(), send)
+        finally:
+            for task in (answer, watch):
+                task.cancel()
+            await asyncio.gather(answer, watch, return_exceptions=True)
+            self._follower.close()
+            self._hooks.closed()
+
+    async def _answer(self) -> tuple[int, bytes, bool]:
+        events: list[LogEvent] = []
+        try:
+            while not self._follower.ended:
+                events.extend(delivered.event for delivered in await self._follower.read())
+        except (Hole, OffsetGone):
+            return self._failure("resume_expired")
+        except LogSilent:
+            return self._failure("log_unavailable")
+        head = await self._generation.head
+        if not head.ok:
+            return head.status, head.body, ERRORS[head.code or "upstream_error"].retryable
+        self._hooks.emitted(first=True, terminal=True)
+        return body_of(self._dialect, events)
+
+    def _failure(self, code: str) -> tuple[int, bytes, bool]:
+        row = ERRORS[code]
+        return row.status, orjson.dumps(error_body(self._dialect.name, code, row.meaning)), row.retryable
+
+    async def _send(self, status: int, body: bytes, retry: bool, send: Send) -> None:  # noqa: FBT001
+        headers = [*self._headers, (b"content-type", b"application/json")]
+        if status >= 400:  # noqa: PLR2004 - HTTP's own numbers
+            headers.append((b"x-should-retry", b"true" if retry else b"false"))
+        await send({"type": "http.response.start", "status": status, "headers": headers})
+        await send({"type": "http.response.body", "body": body, "more_body": False})

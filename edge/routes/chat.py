@@ -1,0 +1,125 @@
+"""The provider dialects' own endpoints: an unmodified SDK points its ``base_url`` here.
+
+The stream of a POST is a follower from nothing of a generation that has just begun: the same path as any resume.
+Before: ``app``. After: ``edge.service`` begins it, ``edge.emit`` or ``edge.result`` answers.
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+import orjson
+from fastapi import APIRouter, Request, Response
+
+from edge.dialects import BadRequest, dialect_of
+from edge.emit import EventStream, Hooks
+from edge.follow import Follower
+from edge.frames import Frames
+from edge.generation import Generation
+from edge.result import WholeAnswer
+from edge.routes.common import ReaderHooks, TooLarge, caller_of, service_of
+from edge.service import EdgeService
+
+router = APIRouter()
+_BODY = {
+    "requestBody": {
+        "required": True,
+        "content": {
+            "application/json": {
+                "schema": {
+                    "type": "object",
+                    "required": ["model", "messages"],
+                    "properties": {
+                        "model": {"type": "string", "minLength": 1},
+                        "messages": {"type": "array", "minItems": 1, "items": {"type": "object"}},
+                        "stream": {"type": "boolean"},
+                    },
+                }
+            }
+        },
+    }
+}
+
+
+class AsgiResponse(Response):
+    """Hands the connection to one of our ASGI applications, as the framework's response."""
+
+    def __init__(self, app: Callable[..., Any]) -> None:
+        super().__init__()
+        self._app = app
+
+    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
+        """Serve the connection."""
+        await self._app(scope, receive, send)
+
+
+@router.post("/v1/chat/completions", openapi_extra=_BODY, response_model=None)
+async def chat_completions(request: Request) -> Response:
+    """OpenAI Chat Completions, streaming and not; resumable under X-Generation-Id."""
+    service, dialect = service_of(request), dialect_of("openai.chat")
+    caller = caller_of(request)
+    asked = dialect.request_of(await read_body(request, service.settings.limit.body_bytes))
+    entry = await service.begin(caller, dialect, asked, request.headers)
+    generation = entry.generation
+    identity = generation.identity
+    follower = Follower(
+        service.log,
+        service.codec,
+        generation.id,
+        identity.partition,
+        0,
+        generation.start_offset or 0,
+        generation,
+    )
+    headers = [
+        (b"x-request-id", identity.start.request_id.encode()),
+        (b"x-generation-id", generation.id.encode()),
+    ]
+    hooks: Hooks = ReaderHooks(service, follower, generation, identity.start.model)
+    if not asked.stream:
+        return AsgiResponse(WholeAnswer(follower, dialect, headers, hooks, generation))
+    frames = Frames(dialect.name, generation.id, identity.key_id, service.secret)
+    return AsgiResponse(
+        EventStream(
+            follower,
+            frames,
+            headers,
+            service.settings.stream.heartbeat_s,
+            stage_of(service, generation),
+            hooks,
+            generation=generation,
+        )
+    )
+
+
+async def read_body(request: Request, limit_bytes: int) -> dict[str, Any]:
+    """The JSON object of a request, read up to a limit; raises TooLarge or BadRequest."""
+    parts, size = [], 0
+    async for piece in request.stream():
+        size += len(piece)
+        if size > limit_bytes:
+            raise TooLarge(f"the request body is above {limit_bytes} bytes (limit.body_bytes)")
+        parts.append(piece)
+    try:
+        body = orjson.loads(b"".join(parts))
+    except orjson.JSONDecodeError as error:
+        raise BadRequest(f"the body is not JSON: {error}") from error
+    if not isinstance(body, dict):
+        raise BadRequest("the body must be a JSON object")
+    return body
+
+
+def stage_of(service: EdgeService, generation: Generation) -> Callable[[], tuple[str, int]]:
+    """Where a generation of this edge stands, for native heartbeats."""
+    return lambda: (generation.stage, (service.clock.now_us() - generation.accepted_us) // 1000)
+
+
+@router.get("/v1/models", response_model=None)
+async def models(request: Request) -> Response:
+    """The models that are routed here, as OpenAI lists them."""
+    service = service_of(request)
+    caller_of(request)
+    listed = [
+        {"id": name, "object": "model", "created": 0, "owned_by": routes[0].provider}
+        for name, routes in service.settings.models.items()
+    ]
+    return Response(orjson.dumps({"object": "list", "data": listed}), media_type="application/json")

@@ -1,0 +1,144 @@
+"""What all routes share: the caller, error answers, and the hooks between a connection and its generation."""
+
+import asyncio
+from collections.abc import Callable
+from typing import Any
+
+import orjson
+from fastapi import FastAPI, Request, Response
+
+from edge.auth import Unauthorized
+from edge.dialects import BadRequest
+from edge.emit import Hooks
+from edge.follow import Follower
+from edge.generation import Generation
+from edge.log import LogAway
+from edge.service import Busy, EdgeService
+from schemas.errors import TokentrailError
+from schemas.failures import error_body
+from schemas.ids import uuid7
+from schemas.outcomes import ERRORS
+from schemas.records import ControlKind, ControlRecord
+from schemas.settings import ApiKey
+
+RETRY_AFTER_S = 1
+
+
+def service_of(request: Request) -> EdgeService:
+    """The process's service."""
+    service: EdgeService = request.app.state.service
+    return service
+
+
+def caller_of(request: Request) -> ApiKey:
+    """Who is calling; raises Unauthorized."""
+    return service_of(request).keys.identify(request.headers)
+
+
+def failure(
+    code: str,
+    message: str | None = None,
+    *,
+    dialect: str = "openai.chat",
+    status: int | None = None,
+    beside: dict[str, Any] | None = None,
+) -> Response:
+    """An error answer in a dialect's own shape; ``beside`` stands beside the error."""
+    row = ERRORS[code]
+    status = status or row.status
+    if status == 204:  # noqa: PLR2004 - nothing follows the terminal
+        return Response(status_code=204)
+    body = {**error_body(dialect, code, message or row.meaning, status), **(beside or {})}
+    headers = {"x-should-retry": "true" if row.retryable else "false"}
+    if row.retryable:
+        headers["retry-after"] = str(RETRY_AFTER_S)
+    if status == 401:  # noqa: PLR2004
+        headers["www-authenticate"] = "Bearer"
+    return Response(orjson.dumps(body), status, headers, media_type="application/json")
+
+
+class TooLarge(TokentrailError):
+    """The body is above its limit."""
+
+
+class Forbidden(TokentrailError):
+    """Not this key's right."""
+
+
+_ANSWERS: dict[type[Exception], tuple[str, int | None]] = {
+    Unauthorized: ("unauthorized", None),
+    Forbidden: ("forbidden", None),
+    BadRequest: ("bad_request", None),
+    TooLarge: ("bad_request", 413),
+    Busy: ("too_many_requests", None),
+    LogAway: ("log_unavailable", None),
+}
+
+
+def install(app: FastAPI) -> None:
+    """Let the routes raise what they cannot serve; each type has one answer."""
+    for kind, (code, status) in _ANSWERS.items():
+        app.add_exception_handler(kind, _handler(code, status))
+
+
+def _handler(code: str, status: int | None) -> Callable[[Request, Exception], Response]:
+    return lambda _, error: failure(code, str(error), status=status)
+
+
+def request_id_of(service: EdgeService, request: Request) -> str:
+    """The client's X-Request-Id, else a new one."""
+    given = request.headers.get("x-request-id")
+    return given or uuid7(service.clock.wall_us() // 1000, service.clock.random_bits(74))
+
+
+class ReaderHooks(Hooks):
+    """Ties a connection to a generation of this edge, or announces it to the edge that runs it."""
+
+    def __init__(
+        self, service: EdgeService, follower: Follower, generation: Generation | None, model: str
+    ) -> None:
+        self._service = service
+        self._follower = follower
+        self._generation = generation
+        self._model = model
+        self._opened_us = service.clock.now_us() if generation is None else generation.accepted_us
+        self._first_us: int | None = None
+
+    def opened(self) -> None:
+        """See Hooks."""
+        if self._generation is not None:
+            self._service.registry.attach(self._generation)
+
+    def closed(self) -> None:
+        """See Hooks."""
+        if self._generation is not None:
+            self._service.registry.detach(self._generation)
+
+    def emitted(self, *, first: bool, terminal: bool) -> None:
+        """See Hooks."""
+        if self._first_us is None and first:
+            self._first_us = now_us = self._service.clock.now_us()
+            self._service.metrics.first_token_ms.labels(self._model).observe(
+                (now_us - self._opened_us) / 1000
+            )
+            if self._generation is not None and self._generation.first_emit_us is None:
+                self._generation.first_emit_us = now_us - self._generation.accepted_us
+        if terminal and self._first_us is not None:
+            now_us = self._service.clock.now_us()
+            self._service.metrics.last_token_ms.labels(self._model).observe((now_us - self._first_us) / 1000)
+
+    async def remote(self) -> None:
+        """Announce the reader on control, so that the owner's grace timer sees it."""
+        if self._generation is not None:
+            return
+        service, every_s = self._service, self._service.settings.disconnect.grace_s / 3
+        while not self._follower.ended:
+            if self._follower.caught_up and self._follower.remote:
+                record = ControlRecord(
+                    generation_id=self._follower.generation_id,
+                    kind=ControlKind.ATTACHED,
+                    edge_id=service.settings.edge.id,
+                    wall_us=service.clock.wall_us(),
+                )
+                await service.log.tell(record.generation_id.encode(), service.codec.encode(record))
+            await asyncio.sleep(every_s)  # the announcement's own period, not a wait for anything

@@ -1,0 +1,194 @@
+"""What became of a generation: its stream again, its finished answer, its state, and its end on request.
+
+Works on every edge alike: what does not run here is read from the log. Before: ``app``. After: ``edge.resume``,
+``edge.history``.
+"""
+
+import asyncio
+from typing import Any
+
+import msgspec
+import orjson
+from fastapi import APIRouter, Request, Response
+
+from edge.dialects import BadRequest, dialect_of
+from edge.emit import EventStream
+from edge.follow import Hole, LogSilent, OffsetGone
+from edge.frames import NATIVE, Frames
+from edge.history import History, read_history
+from edge.result import body_of
+from edge.resume import Opened, Presented, Refusal
+from edge.routes.chat import AsgiResponse, read_body, stage_of
+from edge.routes.common import Forbidden, ReaderHooks, caller_of, failure, request_id_of, service_of
+from edge.service import EdgeService
+from edge.state import state_of
+from schemas.events import CancelRequested, LogEvent
+from schemas.ids import is_uuid7
+from schemas.records import ControlKind, ControlRecord
+from schemas.settings import ApiKey
+
+router = APIRouter()
+CANCEL_BYTES_MAX = 4_096
+_REASONS = ("user_abort", "client_disconnect", "policy_violation")
+
+
+@router.get("/v1/generations/{generation_id}/events", response_model=None)
+async def events(
+    request: Request, generation_id: str, dialect: str = NATIVE, after: str | None = None
+) -> Response:
+    """The stream of any generation behind a cursor (Last-Event-ID, or ?after=), on any edge."""
+    service = service_of(request)
+    caller = caller_of(request)
+    shown = Presented(request.headers.get("last-event-id"), after, request.headers.get("x-resumption-token"))
+    opened = await service.desk.open_stream(caller, generation_id, shown)
+    if isinstance(opened, Refusal):
+        service.metrics.resumes.labels(str(opened.status)).inc()
+        return refusal(opened)
+    if dialect not in (NATIVE, opened.dialect):
+        opened.follower.close()
+        return failure(
+            "bad_request", f"this generation was made in {opened.dialect}: ask for that dialect or native"
+        )
+    service.metrics.resumes.labels("200").inc()
+    return AsgiResponse(stream(service, request, opened, dialect))
+
+
+def refusal(answer: Refusal) -> Response:
+    """A refusal as an HTTP answer; 204 tells an EventSource to stop reconnecting."""
+    if answer.status == 204:  # noqa: PLR2004 - HTTP's own number
+        return Response(status_code=204)
+    beside = {} if answer.first_available_seq is None else {"first_available_seq": answer.first_available_seq}
+    return failure(answer.code, status=answer.status, beside=beside)
+
+
+def stream(service: EdgeService, request: Request, opened: Opened, dialect: str) -> EventStream:
+    """The response of an opened stream."""
+    follower = opened.follower
+    local = service.registry.get(follower.generation_id)
+    frames = Frames(dialect, follower.generation_id, opened.key_id, service.secret)
+    headers = [
+        (b"x-request-id", request_id_of(service, request).encode("latin-1", "replace")),
+        (b"x-generation-id", follower.generation_id.encode()),
+    ]
+    if opened.resumed_from is not None:
+        headers.append((b"x-resumed-from", str(opened.resumed_from).encode()))
+    began_us = service.clock.now_us()
+    stage = (
+        stage_of(service, local)
+        if local is not None
+        else lambda: ("unknown", (service.clock.now_us() - began_us) // 1000)
+    )
+    model = local.identity.start.model if local is not None else "unknown"
+    return EventStream(
+        follower,
+        frames,
+        headers,
+        service.settings.stream.heartbeat_s,
+        stage,
+        ReaderHooks(service, follower, local, model),
+        resumed_from=opened.resumed_from,
+    )
+
+
+async def _history(service: EdgeService, caller: ApiKey, generation_id: str) -> History | None:
+    """What the log holds of a generation of the caller's tenant; None for unknown and foreign ones alike."""
+    if not is_uuid7(generation_id):
+        return None
+    located = await service.desk.locate(generation_id)
+    if located is None or located.event.tenant != caller.tenant:
+        return None
+    return await read_history(service.log, service.codec, located)
+
+
+@router.get("/v1/generations/{generation_id}", response_model=None)
+async def generation(request: Request, generation_id: str) -> Response:
+    """State, timings so far, attempts, usage, links."""
+    service = service_of(request)
+    history = await _history(service, caller_of(request), generation_id)
+    if history is None or not history.records:
+        return failure("not_found")
+    local = service.registry.get(generation_id)
+    state = local.state.value if local is not None else None
+    return _json(state_of(history, state))
+
+
+@router.get("/v1/generations/{generation_id}/result", response_model=None)
+async def result(request: Request, generation_id: str) -> Response:
+    """The finished answer as the dialect's non-streaming body; 202 while it runs."""
+    service = service_of(request)
+    history = await _history(service, caller_of(request), generation_id)
+    if history is None or not history.delivered:
+        return failure("not_found")
+    if history.terminal is None:
+        if not history.complete:
+            return failure("resume_expired")
+        return _json({"generation_id": generation_id, "state": "running"}, 202)
+    status, body, _ = body_of(dialect_of(history.delivered[0].dialect), history.answer())
+    return Response(body, status, media_type="application/json")
+
+
+@router.post("/v1/cancel/{generation_id}", response_model=None)
+@router.post("/v1/generations/{generation_id}/cancel", response_model=None)
+async def cancel(request: Request, generation_id: str) -> Response:
+    """End a generation, from any edge; idempotent. Answers the terminal, or 202 when it has not been seen yet."""
+    service = service_of(request)
+    caller = caller_of(request)
+    body = await read_body(request, CANCEL_BYTES_MAX) if _has_body(request) else {}
+    asked = _cancel_of(body, caller)
+    opened = await service.desk.open_stream(caller, generation_id, Presented())
+    if isinstance(opened, Refusal):
+        return refusal(opened)
+    if not service.registry.cancel(generation_id, asked):
+        await _tell(service, generation_id, asked)
+    return await _seen(service, opened)
+
+
+def _has_body(request: Request) -> bool:
+    return request.headers.get("content-length", "0") != "0" or "transfer-encoding" in request.headers
+
+
+def _cancel_of(body: dict[str, Any], caller: ApiKey) -> CancelRequested:
+    mode, reason = body.get("mode", "soft"), body.get("reason", "user_abort")
+    if mode not in ("soft", "hard") or reason not in _REASONS:
+        raise BadRequest(f"mode must be soft or hard, reason one of {', '.join(_REASONS)}")
+    if mode == "hard" and "operator" not in caller.roles:
+        raise Forbidden("a hard cancel needs a key with the operator role; soft takes at most 200 ms longer")
+    return CancelRequested(mode=mode, reason=reason, source="api", requested_by=caller.id)
+
+
+async def _tell(service: EdgeService, generation_id: str, asked: CancelRequested) -> None:
+    record = ControlRecord(
+        generation_id=generation_id,
+        kind=ControlKind.CANCEL,
+        edge_id=service.settings.edge.id,
+        wall_us=service.clock.wall_us(),
+        cancel=asked,
+    )
+    await service.log.tell(generation_id.encode(), service.codec.encode(record))
+
+
+async def _seen(service: EdgeService, opened: Opened) -> Response:
+    """Follow for a while and answer what was seen: the terminal, or 202."""
+    follower, terminal = opened.follower, None
+    try:
+        async with asyncio.timeout(service.settings.cancel.answer_s):
+            while not follower.ended:
+                terminal = (await follower.read())[-1].event
+    except (TimeoutError, Hole, LogSilent, OffsetGone):
+        return _json({"generation_id": follower.generation_id, "state": "cancelling"}, 202)
+    finally:
+        follower.close()
+    return _json(
+        {"generation_id": follower.generation_id, "state": "finalized", "terminal": _terminal(terminal)}
+    )
+
+
+def _terminal(event: LogEvent | None) -> dict[str, Any]:
+    if event is None:
+        return {}
+    said = event.message_end or event.error
+    return {"kind": event.kind.value, "seq": event.seq, **(msgspec.to_builtins(said) if said else {})}
+
+
+def _json(value: Any, status: int = 200) -> Response:
+    return Response(orjson.dumps(value), status, media_type="application/json")

@@ -1,0 +1,245 @@
+"""One edge's working parts, and how a generation begins: everything behind the HTTP surface.
+
+``begin`` makes the id, appends message_start and attempt_start, waits for their acknowledgement, and starts the driver;
+it is the only place where a generation is born. ``start`` and ``stop`` own the process's resources: a stop on purpose
+lets running generations end for a while, then ends the rest as ``edge_lost`` itself.
+
+Before: ``routes``. After: ``driver``.
+"""
+
+import asyncio
+from collections.abc import Mapping
+
+import structlog
+
+from edge.auth import Keys
+from edge.clock import Clock
+from edge.dialects import BadRequest, ClientRequest, Dialect
+from edge.driver import FOREIGN_TERMINAL, Driver, Target
+from edge.follow import Follower, Hole, OffsetGone
+from edge.generation import Generation, Identity
+from edge.log import EventLog, LogAway
+from edge.metrics import Metrics
+from edge.recorder import LOG_UNAVAILABLE, Recorder
+from edge.registry import Entry, Registry
+from edge.resume import Desk
+from edge.upstream import Upstream
+from schemas.codec import Codec
+from schemas.errors import TokentrailError
+from schemas.events import MessageStart, RuntimeSnapshot
+from schemas.ids import uuid7
+from schemas.partition import partition_of
+from schemas.settings import ApiKey, Route, Settings
+
+log = structlog.get_logger()
+ID_BITS = 74
+
+
+class Busy(TokentrailError):
+    """This edge runs as many generations as it may."""
+
+
+class EdgeService:
+    """The process behind the routes."""
+
+    def __init__(self, settings: Settings, event_log: EventLog, codec: Codec, clock: Clock) -> None:
+        self.settings = settings
+        self.log = event_log
+        self.codec = codec
+        self.clock = clock
+        self.metrics = Metrics()
+        self.keys = Keys(settings.keys)
+        self.registry = Registry(settings, self.metrics, clock.now_us)
+        self.desk = Desk(settings, event_log, codec, self.registry, clock)
+        self.upstream = Upstream(settings.timeout.connect_s)
+        self.secret = settings.secrets.cursor[0].get_secret_value().encode()
+        self.stopping = False
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._control: asyncio.Task[None] | None = None
+        self._own = _own_partitions(settings, event_log.partitions)
+
+    async def start(self) -> None:
+        """Connect; raises LogAway with what to do."""
+        await self.log.start()
+        await self.upstream.start()
+        self._control = asyncio.get_running_loop().create_task(
+            self.registry.follow_control(self.log, self.codec)
+        )
+        self._control.add_done_callback(_report)
+
+    async def stop(self) -> None:
+        """Let running generations end, then end the rest, flush and disconnect."""
+        self.stopping = True
+        running = [entry.generation.ended.wait() for entry in self.registry.running()]
+        if running:
+            await asyncio.wait(
+                [asyncio.ensure_future(w) for w in running], timeout=self.settings.edge.drain_s
+            )
+        for entry in self.registry.running():
+            entry.driver.interrupt("edge_lost")
+        if self._tasks:
+            await asyncio.wait(self._tasks, timeout=self.settings.log.delivery_s)
+        if self._control is not None:
+            self._control.cancel()
+        await self.upstream.stop()
+        await self.log.stop()
+
+    async def ready(self) -> str | None:
+        """None when this edge can serve, else what is missing."""
+        if self.stopping:
+            return "stopping"
+        if not self.log.control_read:
+            return "control is not read to its end yet"
+        try:
+            await self.log.bounds(0)
+        except LogAway as away:
+            return str(away)
+        return None
+
+    def targets(self, model: str) -> list[Target]:
+        """Where a model is served; BadRequest for one that is not routed here."""
+        routes: tuple[Route, ...] = self.settings.models.get(model) or self.settings.default_route
+        if not routes:
+            raise BadRequest(f"model {model!r} is not served here; GET /v1/models lists what is")
+        return [Target(route, self.settings.providers[route.provider]) for route in routes]
+
+    async def begin(
+        self, caller: ApiKey, dialect: Dialect, request: ClientRequest, headers: Mapping[str, str]
+    ) -> Entry:
+        """A generation whose opening the log has acknowledged; raises BadRequest, Busy, LogAway."""
+        accepted_us, wall_us = self.clock.now_us(), self.clock.wall_us()
+        targets = self.targets(request.model)
+        if len(self.registry) >= self.settings.limit.generations:
+            raise Busy("this edge runs as many generations as it may (limit.generations)")
+        start = self._message_start(request, targets, headers)
+        generation_id = self._new_id(wall_us)
+        partition = partition_of(generation_id.encode(), self.log.partitions)
+        identity = Identity(
+            generation_id, caller.tenant, caller.id, dialect.name, partition, self.secret, start
+        )
+        policy = headers.get("x-tokentrail-on-disconnect") or self.settings.disconnect.policy
+        if policy not in ("grace", "continue", "cancel"):
+            raise BadRequest("X-Tokentrail-On-Disconnect must be grace, continue or cancel")
+        generation = Generation(identity, accepted_us, wall_us, policy)
+        half_orphan_us = int(self.settings.pipeline.orphan_after_s * 500_000)
+        recorder = Recorder(
+            generation,
+            self.log,
+            self.codec,
+            self.clock,
+            self.settings.edge.id,
+            half_orphan_us,
+            lambda reason: self._log_failed(entry, reason),
+        )
+        driver = Driver(
+            generation, recorder, request, dialect, targets, self.upstream, self.settings, self.clock
+        )
+        entry = self.registry.add(generation, driver)
+        driver.open()
+        if not await recorder.settled(self.settings.log.start_ack_s):
+            self.registry.finish(entry)
+            raise LogAway("the log did not take the start of the generation in time")
+        self._spawn(self._run(entry))
+        return entry
+
+    async def _run(self, entry: Entry) -> None:
+        generation = entry.generation
+        try:
+            await entry.driver.run()
+            await entry.driver.recorder.settled(self.settings.log.delivery_s)
+        finally:
+            self.registry.finish(entry)
+            self.registry.keep_budget()
+        terminal = generation.terminal.event if generation.terminal else None
+        if terminal is not None:
+            code = terminal.error.code if terminal.error else "none"
+            self.metrics.generations.labels(terminal.kind.value, code).inc()
+
+    def _log_failed(self, entry: Entry, reason: str) -> None:
+        if reason == LOG_UNAVAILABLE:
+            entry.driver.interrupt(LOG_UNAVAILABLE)
+        self._spawn(self._watch_log(entry))
+
+    async def _watch_log(self, entry: Entry) -> None:
+        """Emitting from memory is over: the terminal is whatever the log says, ours or another writer's."""
+        generation = entry.generation
+        next_seq = generation.window_first_seq + len(generation.window)
+        offset = generation.start_offset or 0
+        follower = Follower(
+            self.log, self.codec, generation.id, generation.identity.partition, next_seq, offset, None
+        )
+        try:
+            while not follower.ended:
+                last = (await follower.read())[-1]
+        except (Hole, OffsetGone) as error:
+            log.exception(
+                "the end of a generation cannot be read", generation_id=generation.id, error=str(error)
+            )
+            return
+        finally:
+            follower.close()
+        generation.terminal = last
+        generation.ended.set()
+        if last.event.edge_id != self.settings.edge.id:
+            entry.driver.interrupt(FOREIGN_TERMINAL)
+
+    def _spawn(self, work: "asyncio._CoroutineLike[None]") -> None:
+        task: asyncio.Task[None] = asyncio.get_running_loop().create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+        task.add_done_callback(_report)
+
+    def _new_id(self, wall_us: int) -> str:
+        """A UUIDv7 whose partition is one of this edge's own: fewer, fuller produce requests."""
+        while True:
+            generation_id = uuid7(wall_us // 1000, self.clock.random_bits(ID_BITS))
+            if partition_of(generation_id.encode(), self.log.partitions) in self._own:
+                return generation_id
+
+    def _message_start(
+        self, request: ClientRequest, targets: list[Target], headers: Mapping[str, str]
+    ) -> MessageStart:
+        route = "+".join(f"{t.route.provider}/{t.route.model or request.model}" for t in targets)
+        return MessageStart(
+            request_id=headers.get("x-request-id")
+            or uuid7(self.clock.wall_us() // 1000, self.clock.random_bits(ID_BITS)),
+            model=request.model,
+            model_route=route,
+            prompt_hash=request.prompt_hash,
+            client_streamed=request.stream,
+            previous_generation_id=headers.get("x-previous-generation-id"),
+            lineage_kind=headers.get("x-lineage-kind"),
+            client_id=headers.get("x-client-id"),
+            trace_id=headers.get("traceparent"),
+            priority=headers.get("x-priority"),
+            risk_tier=headers.get("x-risk-tier"),
+            prompt_version=headers.get("x-prompt-version"),
+            request_deadline_ms=_positive(headers, "x-deadline-ms"),
+            context_ms=_positive(headers, "x-context-ms"),
+            runtime_snapshot=RuntimeSnapshot(
+                route=route, sampling=request.sampling, stop_rules=request.stop_rules
+            ),
+        )
+
+
+def _positive(headers: Mapping[str, str], name: str) -> int | None:
+    text = headers.get(name)
+    if text is None:
+        return None
+    if not (text.isascii() and text.isdigit() and 0 < int(text) < 1 << 40):
+        raise BadRequest(f"{name} must be a positive number of milliseconds")
+    return int(text)
+
+
+def _own_partitions(settings: Settings, partitions: int) -> frozenset[int]:
+    wanted = settings.log.partitions_per_edge
+    if not 0 < wanted < partitions:
+        return frozenset(range(partitions))
+    first = partition_of(settings.edge.id.encode(), partitions)
+    return frozenset((first + i * (partitions // wanted)) % partitions for i in range(wanted))
+
+
+def _report(task: "asyncio.Task[None]") -> None:
+    """A bug is said loudly; the generation it hit was ended by its driver or will be by the orphan finder."""
+    if not task.cancelled() and (error := task.exception()) is not None:
+        log.error("a task of this edge failed", error=repr(error), exc_info=error)
