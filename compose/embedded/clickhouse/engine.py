@@ -95,7 +95,7 @@ class Engine:
         config.write_text(_config_xml(users, limits))
         self._address = f"{data}?config-file={config}"
         # The signals of this process belong to the HTTP server, which stops in order.
-        _chdb.set_signal_handlers_enabled(0)
+        _chdb.set_signal_handlers_enabled(0)  # type: ignore[attr-defined]
         # Held open for as long as the engine runs: with the last connection the engine would close.
         self._own = {"max_memory_usage": str(limits.query_memory_bytes), **_PROFILE}
         self._first = Link(self._address, self._own)
@@ -141,7 +141,8 @@ class Link:
         """Note the values that a ``SET`` statement of the session gave to ``names``: later requests return to them."""
         wanted = ", ".join(_quoted(name) for name in names)
         found = self.run(
-            f"SELECT name, value FROM system.settings WHERE name IN ({wanted})".encode(), "JSONCompact"
+            f"SELECT name, value FROM system.settings WHERE name IN ({wanted})".encode(),  # noqa: S608 - quoted above
+            "JSONCompact",
         )[0]
         self._own.update(json.loads(found)["data"])
         for name in names:

@@ -31,7 +31,7 @@ class Execution:
     def __init__(self, query: Query, session: Session, give_back: Callable[[Session], None]) -> None:
         self.counts = Counts()
         self.output_format: str | None = None
-        self.done = False
+        self._done = False
         self._query = query
         self._session = session
         self._give_back = give_back
@@ -39,7 +39,7 @@ class Execution:
         self._given_back = False
 
     def advance(self) -> bytes:
-        """Return the next batch of the answer; ``done`` tells whether it was the last. Raise `QueryError`."""
+        """Return the next batch of the answer; `has_ended` tells whether it was the last. Raise `QueryError`."""
         try:
             if self._blocks is None:
                 self._prepare()
@@ -48,9 +48,13 @@ class Execution:
         except BaseException:
             self.abandon()
             raise
-        if self.done:
+        if self._done:
             self._finish()
         return batch
+
+    def has_ended(self) -> bool:
+        """Return whether the last batch was given out."""
+        return self._done
 
     def abandon(self) -> None:
         """Stop where it stands: the client is gone, or something failed. Does nothing after the end."""
@@ -60,7 +64,7 @@ class Execution:
             self._finish()
 
     def _finish(self) -> None:
-        self.done = self._given_back = True
+        self._done = self._given_back = True
         if self._session.id:
             for table in self._query.tables:
                 self._session.link.run(f"DROP TEMPORARY TABLE IF EXISTS {table.name}".encode(), "TSV")
@@ -142,5 +146,5 @@ class Execution:
                 not waits and time.monotonic() >= until_s
             ):
                 return b"".join(batch)
-        self.done = True
+        self._done = True
         return b"".join(batch)

@@ -10,8 +10,25 @@ Before it in the flow: ``execution``. After it: ``wire``.
 import re
 
 _CONCATENATED = frozenset(
-    "Native TabSeparated TSV TabSeparatedRaw TSVRaw CSV RowBinary JSONEachRow JSONLines NDJSON JSONStringsEachRow"
-    " JSONCompactEachRow JSONCompactStringsEachRow Values LineAsString RawBLOB Null".split()
+    [
+        "Native",
+        "TabSeparated",
+        "TSV",
+        "TabSeparatedRaw",
+        "TSVRaw",
+        "CSV",
+        "RowBinary",
+        "JSONEachRow",
+        "JSONLines",
+        "NDJSON",
+        "JSONStringsEachRow",
+        "JSONCompactEachRow",
+        "JSONCompactStringsEachRow",
+        "Values",
+        "LineAsString",
+        "RawBLOB",
+        "Null",
+    ]
 )
 _HEADED = re.compile(
     r"(?P<base>TabSeparated(?:Raw)?|TSV(?:Raw)?|CSV|RowBinary|JSONCompact(?:Strings)?EachRow)WithNames(?P<types>AndTypes)?"

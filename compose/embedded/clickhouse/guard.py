@@ -9,6 +9,7 @@ carries ClickHouse's code. Being strict is free here: a column called ``file`` i
 Before it in the flow: ``request``. After it: ``execution``, which runs the `Statement`.
 """
 
+import itertools
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -41,13 +42,56 @@ _PAIRS_NEVER = {
     ("FROM", "INFILE"): "reads files of the host",
 }
 _ENGINES = frozenset(
-    "Atomic Buffer Dictionary GenerateRandom Join Log MaterializedView Memory Merge Null Set StripeLog TimeSeries"
-    " TinyLog View WindowView MergeTree".split()
+    [
+        "Atomic",
+        "Buffer",
+        "Dictionary",
+        "GenerateRandom",
+        "Join",
+        "Log",
+        "MaterializedView",
+        "Memory",
+        "Merge",
+        "Null",
+        "Set",
+        "StripeLog",
+        "TimeSeries",
+        "TinyLog",
+        "View",
+        "WindowView",
+        "MergeTree",
+    ]
 )
 # What may follow a column that is called `engine`, as opposed to `ENGINE name`.
 _AFTER_A_COLUMN = frozenset(
-    "AND AS ASC BETWEEN DESC DIV EXCEPT FINAL FORMAT FROM GROUP HAVING ILIKE IN INTERSECT IS LIKE LIMIT MOD NOT OR"
-    " ORDER PREWHERE SETTINGS UNION WHERE".split()
+    [
+        "AND",
+        "AS",
+        "ASC",
+        "BETWEEN",
+        "DESC",
+        "DIV",
+        "EXCEPT",
+        "FINAL",
+        "FORMAT",
+        "FROM",
+        "GROUP",
+        "HAVING",
+        "ILIKE",
+        "IN",
+        "INTERSECT",
+        "IS",
+        "LIKE",
+        "LIMIT",
+        "MOD",
+        "NOT",
+        "OR",
+        "ORDER",
+        "PREWHERE",
+        "SETTINGS",
+        "UNION",
+        "WHERE",
+    ]
 )
 # Rows without any of these hold no forbidden word, so they need not be cut into tokens.
 _SUSPECT_VALUES = re.compile(rb"(?i:file|python|executable|queryrunner|eval|disk)|[`\"]|\xe2\x80\x9c")
@@ -221,7 +265,7 @@ def _set_names(body: Sequence[Token]) -> tuple[str, ...]:
     """Return the names that a SET assigns: each word with an equals sign after it, outside of brackets."""
     names = []
     depth = 0
-    for token, after in zip(body[1:], body[2:], strict=False):
+    for token, after in itertools.pairwise(body[1:]):
         depth += {b"(": 1, b"[": 1, b"{": 1, b")": -1, b"]": -1, b"}": -1}.get(token.text, 0)
         if depth == 0 and after.text == b"=" and token.name:
             names.append(token.name)

@@ -48,7 +48,7 @@ def command(
 async def wait_ready(url: str, timeout_s: float = READY_TIMEOUT_S) -> None:
     """Return when ``/ping`` answers; raise TimeoutError where it does not in time."""
     async with asyncio.timeout(timeout_s):
-        while not await asyncio.to_thread(answers, url):
+        while not await asyncio.to_thread(answers, url):  # noqa: ASYNC110 - the event is in another process
             await asyncio.sleep(_POLL_S)
 
 

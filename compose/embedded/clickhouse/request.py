@@ -23,13 +23,34 @@ SESSION_TIMEOUT_S_DEFAULT = 60
 SESSION_TIMEOUT_S_MAX = 3600
 
 _OWN_WORDS = frozenset(
-    "query database session_id session_timeout session_check query_id quota_key compress decompress user password"
-    " default_format wait_end_of_query buffer_size client_protocol_version".split()
+    [
+        "query",
+        "database",
+        "session_id",
+        "session_timeout",
+        "session_check",
+        "query_id",
+        "quota_key",
+        "compress",
+        "decompress",
+        "user",
+        "password",
+        "default_format",
+        "wait_end_of_query",
+        "buffer_size",
+        "client_protocol_version",
+    ]
 )
 # Settings of the HTTP transport: read here, of no meaning to the engine.
 _TRANSPORT_SETTINGS = frozenset(
-    "enable_http_compression http_zlib_compression_level add_http_cors_header send_progress_in_http_headers"
-    " http_headers_progress_interval_ms cancel_http_readonly_queries_on_client_close".split()
+    [
+        "enable_http_compression",
+        "http_zlib_compression_level",
+        "add_http_cors_header",
+        "send_progress_in_http_headers",
+        "http_headers_progress_interval_ms",
+        "cancel_http_readonly_queries_on_client_close",
+    ]
 )
 _SETTING_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _TABLE_PART = re.compile(r"(?P<name>\w+)_(?P<part>format|types|structure)")

@@ -126,46 +126,55 @@ class ClickHouseHttp:
         headers, tag = self._answer_headers(query, execution, batch, time.monotonic_ns() - started_ns)
         coding = headers.get("Content-Encoding")
         encoder = wire.encoder(coding, frames=query.frames)
-        if execution.done:
-            whole = encoder.feed(batch) + encoder.close() if batch else b""
+        if execution.has_ended():
+            whole = await self._encoded(encoder, batch, last=True) if batch else b""
             await _respond(send, HTTPStatus.OK, headers, whole, method)
             return
         await send({"type": "http.response.start", "status": HTTPStatus.OK, "headers": _raw(headers)})
-        while not execution.done:
-            await send({"type": "http.response.body", "body": encoder.feed(batch), "more_body": True})
+        while not execution.has_ended():
+            body = await self._encoded(encoder, batch)
+            await send({"type": "http.response.body", "body": body, "more_body": True})
             if gone.done():
-                await self._in_thread(execution.abandon)
+                await asyncio.get_running_loop().run_in_executor(self._threads, execution.abandon)
                 return
             try:
                 batch = await self._step(execution, query, gone)
             except QueryError as error:
                 batch = _late_error(self._text(error), tag)
-        await send(
-            {"type": "http.response.body", "body": encoder.feed(batch) + encoder.close(), "more_body": False}
-        )
+        body = await self._encoded(encoder, batch, last=True)
+        await send({"type": "http.response.body", "body": body, "more_body": False})
 
     async def _step(self, execution: Execution, query: Query, gone: asyncio.Task[None]) -> bytes:
         """Take one step of the execution in a thread; kill a reading query whose client goes away meanwhile."""
         pool = self._control if query.statement.kind == "kill" else self._threads
         step = asyncio.get_running_loop().run_in_executor(pool, execution.advance)
-        await asyncio.wait({step, gone}, return_when=asyncio.FIRST_COMPLETED)
+        either: set[asyncio.Future[Any]] = {step, gone}
+        await asyncio.wait(either, return_when=asyncio.FIRST_COMPLETED)
         if not step.done() and query.statement.reads_only:
             await asyncio.get_running_loop().run_in_executor(self._control, self._kill, query.query_id)
         return await step
 
-    def _kill(self, query_id: str) -> None:
+    def _kill(self, query_id: str | None) -> None:
+        """Stop the query with the client's id, or all of them."""
         link = self._engine.link()
         try:
-            link.run(
-                b"KILL QUERY WHERE Settings['log_comment'] = {id:String} ASYNC",
-                "TSV",
-                {"id": _escaped(query_id)},
-            )
+            if query_id is None:
+                link.run(b"KILL QUERY WHERE 1 ASYNC", "TSV")
+            else:
+                by_id = b"KILL QUERY WHERE Settings['log_comment'] = {id:String} ASYNC"
+                link.run(by_id, "TSV", {"id": _escaped(query_id)})
         finally:
             link.close()
 
-    async def _in_thread(self, work: Callable[[], None]) -> None:
-        await asyncio.get_running_loop().run_in_executor(self._threads, work)
+    async def _encoded(self, encoder: wire.Encoder, batch: bytes, *, last: bool = False) -> bytes:
+        """Encode a batch: small ones here, larger ones in a thread."""
+
+        def encode() -> bytes:
+            return encoder.feed(batch) + encoder.close() if last else encoder.feed(batch)
+
+        if len(batch) <= _INLINE_BYTES_MAX:
+            return encode()
+        return await asyncio.get_running_loop().run_in_executor(self._threads, encode)
 
     def _answer_headers(
         self, query: Query, execution: Execution, batch: bytes, elapsed_ns: int
@@ -221,6 +230,8 @@ class ClickHouseHttp:
             if message["type"] == "lifespan.startup":
                 await send({"type": "lifespan.startup.complete"})
             else:
+                # The server has waited for its requests as long as it does; what still runs is stopped now.
+                self._kill(None)
                 self._threads.shutdown(wait=True, cancel_futures=True)
                 self._control.shutdown(wait=True, cancel_futures=True)
                 self._sessions.close()

@@ -214,7 +214,7 @@ def _checksum(data: bytes) -> bytes:
 
 
 def _frame(plain: bytes) -> bytes:
-    packed = lz4.block.compress(plain, store_size=False)
+    packed = bytes(lz4.block.compress(plain, store_size=False))
     head = (
         bytes([_LZ4]) + (len(packed) + _HEADER_BYTES).to_bytes(4, "little") + len(plain).to_bytes(4, "little")
     )
@@ -245,7 +245,7 @@ def _unframed(body: bytes) -> bytes:
 
 def _unpacked(method: int, packed: bytes, plain_bytes: int) -> bytes:
     if method == _LZ4:
-        return lz4.block.decompress(packed, uncompressed_size=plain_bytes)
+        return bytes(lz4.block.decompress(packed, uncompressed_size=plain_bytes))
     if method == _ZSTD:
         return zstandard.ZstdDecompressor().decompress(packed, max_output_size=plain_bytes)
     if method == _NONE:
