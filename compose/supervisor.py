@@ -27,6 +27,8 @@ DELAY_FIRST_S = 0.2
 DELAY_MAX_S = 10.0
 HEALTHY_S = 30.0
 """Who lived so long did not die of its start."""
+PROBE_GRACE_S = 3.0
+"""How long a stop waits for questions under way: an HTTP probe gives up after 2 s."""
 _POLL_S = 0.1
 _LOG_BYTES_MAX = 32 << 20
 _TAIL_BYTES = 4_000
@@ -87,6 +89,7 @@ class Supervisor:
     def __init__(self, logs: Path, say: Callable[[str, str], None], on_change: Callable[[], None]) -> None:
         self._logs, self._say, self._on_change = logs, say, on_change
         self._children: dict[str, _Child] = {}
+        self._watchers: set[asyncio.Task[None]] = set()
         logs.mkdir(parents=True, exist_ok=True)
 
     @property
@@ -135,6 +138,8 @@ class Supervisor:
                     child.stop.set()
                     tasks.append(child.task)
             await asyncio.gather(*tasks, return_exceptions=True)
+        if self._watchers:
+            await asyncio.wait(self._watchers, timeout=PROBE_GRACE_S)
 
     async def _keep(self, child: _Child) -> None:
         """One child's life: started, watched, started again, until it is to stop. Nobody else touches its process."""
@@ -142,13 +147,14 @@ class Supervisor:
         while not child.stop.is_set():
             started_s = time.monotonic()
             process = await self._spawn(child)
-            watch = asyncio.create_task(self._watch_ready(child))
+            over = asyncio.Event()
+            self._watch(child, over)
             stop = asyncio.create_task(child.stop.wait())
             exited = asyncio.create_task(process.wait())
             try:
                 await asyncio.wait({stop, exited}, return_when=asyncio.FIRST_COMPLETED)
             finally:
-                watch.cancel()
+                over.set()
                 stop.cancel()
             if child.stop.is_set():
                 await self._end(child.service, process)
@@ -184,10 +190,20 @@ class Supervisor:
         self._on_change()
         return process
 
-    async def _watch_ready(self, child: _Child) -> None:
+    def _watch(self, child: _Child, over: asyncio.Event) -> None:
+        """Watch for readiness beside the child's life; a question under way is never cut off, only its answer dropped."""
+        watcher = asyncio.create_task(self._watch_ready(child, over), name=f"watch {child.service.name}")
+        self._watchers.add(watcher)
+        watcher.add_done_callback(self._watchers.discard)
+
+    async def _watch_ready(self, child: _Child, over: asyncio.Event) -> None:
         started_s = time.monotonic()
-        while not await child.service.is_ready():  # noqa: ASYNC110 - another process cannot set our events
+        while not await child.service.is_ready():  # another process cannot set our events
+            if over.is_set():
+                return
             await asyncio.sleep(_POLL_S)
+        if over.is_set():
+            return
         took_s = time.monotonic() - started_s
         where = f" at {child.service.url}" if child.service.url else ""
         self._say(child.service.name, f"ready{where} after {took_s:.1f} s")

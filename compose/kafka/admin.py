@@ -53,9 +53,11 @@ async def admin(bootstrap_servers: str) -> AsyncIterator["Admin"]:
     client = AIOKafkaAdminClient(bootstrap_servers=bootstrap_servers, request_timeout_ms=REQUEST_TIMEOUT_MS)
     try:
         await client.start()
-    except (VendorError, OSError) as error:
+    except BaseException as error:
         await client.close()
-        raise unreachable(bootstrap_servers, error) from error
+        if isinstance(error, VendorError | OSError):
+            raise unreachable(bootstrap_servers, error) from error
+        raise
     try:
         yield Admin(client, bootstrap_servers)
     except VendorError as error:

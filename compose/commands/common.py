@@ -1,0 +1,55 @@
+"""What every command shares: the options that find a stack, the console, output as one JSON object, expected errors.
+
+Invariants: stdout carries the answer alone, so that it can be piped; everything said beside it goes to stderr; an
+expected error is one sentence and exit code 1, never a traceback. Before this file: ``cli``. After it: ``target``.
+"""
+
+import asyncio
+import os
+import sys
+from collections.abc import Coroutine
+from pathlib import Path
+from typing import Annotated, Any, TypeVar
+
+import orjson
+import typer
+from rich.console import Console
+
+from compose.state import DEFAULT_FOLDER
+from compose.target import Target, find_target
+
+T = TypeVar("T")
+out = Console(highlight=False)
+err = Console(stderr=True, highlight=False)
+
+FolderOption = Annotated[Path, typer.Option("--dir", help="folder of the stack's state")]
+EdgeOption = Annotated[
+    str | None, typer.Option("--edge", help="an edge's address, such as http://127.0.0.1:8080")
+]
+KeyOption = Annotated[
+    str | None,
+    typer.Option(
+        "--key", help="API key; default: TOKENTRAIL_API_KEY, else the development keys of the folder"
+    ),
+]
+JsonOption = Annotated[bool, typer.Option("--json", help="print JSON, for scripts")]
+DEFAULT_DIR = Path(DEFAULT_FOLDER)
+
+
+def target_of(folder: Path, edge: str | None = None, key: str | None = None) -> Target:
+    """The stack that the options, the environment and the folder mean."""
+    return find_target(folder, Path.cwd(), os.environ, edge=edge, key=key)
+
+
+def run(work: Coroutine[Any, Any, T]) -> T:
+    """Run a command's coroutine; Ctrl-C ends it quietly with the shell's own code for it."""
+    try:
+        return asyncio.run(work)
+    except KeyboardInterrupt:
+        raise typer.Exit(130) from None
+
+
+def print_json(value: Any) -> None:
+    """One line of JSON on stdout."""
+    sys.stdout.write(orjson.dumps(value, default=str, option=orjson.OPT_SORT_KEYS).decode() + "\n")
+    sys.stdout.flush()

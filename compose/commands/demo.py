@@ -1,0 +1,132 @@
+"""``tokentrail demo``: a stack of its own, the whole path once with its proof, then SQL, the bill, and the page.
+
+Before this file: ``cli``. After it: ``compose.run`` (the stack), ``compose.demo`` (the proof).
+"""
+
+import asyncio
+import os
+import signal
+import tempfile
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Console
+
+from compose.commands.common import JsonOption, err, out, print_json, run
+from compose.commands.sql import rows_table
+from compose.config import load_settings
+from compose.demo import DemoFailed, Proof, prove
+from compose.run import running
+from compose.stack import EDGE_PORT, UpOptions
+from compose.state import Folder, StackState
+from compose.warehouse import query
+from schemas.settings import ClickHouse
+
+DEMO_FOLDER = Path(".tokentrail-demo")
+_QUESTIONS = (
+    ("How fast is each model?", "SELECT * FROM latency_by_model"),
+    ("Where did it fall silent?", "SELECT * FROM stalls ORDER BY length_ms DESC LIMIT 5"),
+)
+
+
+def demo(
+    folder: Annotated[
+        Path | None, typer.Option("--dir", help="folder of its state; default: a temporary one with --once")
+    ] = None,
+    *,
+    once: Annotated[
+        bool, typer.Option("--once", help="end by itself; exit code 0 only if all of it held")
+    ] = False,
+    model: Annotated[
+        bool, typer.Option("--model", envvar="MODEL", help="a real small model instead of the simulator")
+    ] = False,
+    as_json: JsonOption = False,
+) -> None:
+    """Start everything, cut a stream in the middle, resume it on another edge, prove that nothing is lost."""
+    with ExitStack() as stack:
+        if folder is None and once:
+            folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="tokentrail-demo-")))
+        options = UpOptions(
+            folder=Folder((folder or DEMO_FOLDER).absolute()),
+            environ=os.environ,
+            edge_port=0 if once else EDGE_PORT,
+            with_model=model,
+        )
+        proof = run(_demo(options, once=once, as_json=as_json))
+    if proof is not None and proof.failures:
+        raise DemoFailed("It did not hold: " + "; ".join(proof.failures) + ".")
+
+
+async def _demo(options: UpOptions, *, once: bool, as_json: bool) -> Proof | None:
+    said = err if as_json else out
+    proof: Proof | None = None
+    work = asyncio.current_task()
+    assert work is not None  # noqa: S101 - we run in it
+    stop = asyncio.Event()
+
+    def on_signal() -> None:
+        if not stop.is_set():
+            stop.set()
+            work.cancel()
+
+    for number in (signal.SIGINT, signal.SIGTERM):
+        asyncio.get_running_loop().add_signal_handler(number, on_signal)
+    try:
+        said.print("[dim]Starting Kafka, ClickHouse, a provider, two edges, the pipeline and the sinks …[/]")
+        async with running(options, lambda name, line: said.print(f"  [dim]{name:<11}{line}[/]")) as state:
+            clickhouse = _clickhouse(state)
+            key = next(iter(options.folder.read_keys().values()))
+            proof = await prove(state, key, clickhouse, said.print)
+            if as_json:
+                print_json(proof.as_json(state))
+            else:
+                _narrate(said, proof)
+                await asyncio.to_thread(_answers, said, clickhouse)
+            if not once:
+                said.print(f"Open [bold]{state.edges[0]}/[/] in a browser. Everything stays up until Ctrl-C.")
+                await asyncio.Event().wait()
+    except asyncio.CancelledError:
+        if not stop.is_set():
+            raise
+        if proof is None:
+            raise DemoFailed("It was stopped before it came to its end.") from None
+    return proof
+
+
+def _clickhouse(state: StackState) -> ClickHouse:
+    settings = load_settings(Path(state.config)).clickhouse
+    return settings.model_copy(update={"url": state.clickhouse.address})
+
+
+def _narrate(console: Console, proof: Proof) -> None:
+    same = proof.text_sha256_live == proof.text_sha256_resumed == proof.text_sha256_clickhouse
+    console.print()
+    for name, value in (
+        ("read live and resumed", proof.text_sha256_live),
+        ("read again from the log", proof.text_sha256_resumed),
+        ("stored in ClickHouse", proof.text_sha256_clickhouse),
+    ):
+        console.print(f"  {name:<24} SHA-256 [{'green' if same else 'red'}]{value}[/]")
+    if proof.failures:
+        for failure in proof.failures:
+            console.print(f"  [bold red]✗[/] {failure}")
+    else:
+        console.print(
+            f"  [bold green]Nothing was lost, nothing was repeated[/]: {proof.events} events, one of each."
+        )
+    console.print()
+
+
+def _answers(console: Console, clickhouse: ClickHouse) -> None:
+    for title, sql in _QUESTIONS:
+        if rows := query(clickhouse, sql):
+            console.print(rows_table(rows, title))
+    bill = query(
+        clickhouse,
+        "SELECT tenant, model, side, bucket, quantity, unit_price, amount, currency, status FROM ledger_current "
+        "ORDER BY tenant, side, bucket",
+    )
+    if bill:
+        console.print(rows_table(bill, "The bill, line by line"))

@@ -1,0 +1,159 @@
+"""``tokentrail show ID``: one generation's timeline, attempts, usage and cost, from its edge and from ClickHouse.
+
+Either source alone is enough for an answer: a running generation is on its edge only, an old one in ClickHouse only.
+Before this file: ``cli``. After it: ``compose.asking``, ``compose.warehouse``.
+"""
+
+import asyncio
+from typing import Annotated, Any
+
+import typer
+from rich.table import Table
+
+from compose.asking import EdgeRefused, ask_edge
+from compose.client import Unreachable
+from compose.commands.common import (
+    DEFAULT_DIR,
+    EdgeOption,
+    FolderOption,
+    JsonOption,
+    KeyOption,
+    err,
+    out,
+    print_json,
+    run,
+    target_of,
+)
+from compose.commands.sql import rows_table
+from compose.target import NoStack, Target
+from compose.warehouse import Row, WarehouseError, query
+from schemas.errors import TokentrailError
+from schemas.ids import is_uuid7
+
+_ID = "generation_id = {id:UUID}"
+_TIMELINE = f"""
+    SELECT kind, seq, attempt, elapsed_ms, substring(text, 1, 60) AS said FROM events FINAL
+    WHERE {_ID} AND (kind NOT IN ('delta', 'tool_call_delta', 'citation_delta', 'frame', 'heartbeat')
+       OR seq = (SELECT min(seq) FROM events FINAL
+                 WHERE {_ID} AND kind IN ('delta', 'tool_call_delta', 'citation_delta') AND text != ''))
+    ORDER BY partition, offset
+"""  # noqa: S608 - the id is bound as a parameter
+_QUESTIONS = {
+    "generation": f"SELECT * FROM generations_final WHERE {_ID}",  # noqa: S608
+    "timeline": _TIMELINE,
+    "attempts": f"SELECT * FROM attempts_final WHERE {_ID} ORDER BY attempt",  # noqa: S608
+    "stalls": f"SELECT * FROM stalls WHERE {_ID}",  # noqa: S608
+    "ledger": f"SELECT attempt, side, bucket, quantity, unit_price, amount, currency, status FROM ledger_current "  # noqa: S608
+    f"WHERE {_ID} ORDER BY attempt, side, bucket",
+}
+_FACTS = (
+    ("tenant", "tenant"),
+    ("model", "model"),
+    ("terminal", "terminal"),
+    ("finish", "finish_reason"),
+    ("error", "error_code"),
+    ("first token", "ttft_ms"),
+    ("end to end", "e2e_ms"),
+    ("silent", "stall_ms"),
+    ("stalls", "stall_count"),
+    ("content events", "content_events"),
+    ("output tokens", "usage_output"),
+    ("usage by", "usage_source"),
+    ("edge", "edge_id"),
+)
+_ATTEMPT_COLUMNS = (
+    "attempt",
+    "provider",
+    "model",
+    "outcome",
+    "error_code",
+    "committed",
+    "dispatch",
+    "elapsed_ms",
+)
+
+
+def show(
+    generation_id: Annotated[str, typer.Argument(metavar="ID")],
+    folder: FolderOption = DEFAULT_DIR,
+    edge: EdgeOption = None,
+    key: KeyOption = None,
+    *,
+    as_json: JsonOption = False,
+) -> None:
+    """One generation: timeline, attempts, stalls, usage, cost."""
+    if not is_uuid7(generation_id):
+        raise typer.BadParameter("not a generation id: a UUIDv7, as X-Generation-Id gives it")
+    target = target_of(folder, edge, key)
+    live, stored, faults = run(_gather(target, generation_id))
+    if live is None and not stored.get("generation") and not stored.get("timeline"):
+        raise NotFound(f"Nothing is known of {generation_id}. " + " ".join(faults))
+    if as_json:
+        print_json({"edge": live, **stored})
+        return
+    _print(generation_id, live, stored)
+    for fault in faults:
+        err.print(f"[yellow]note:[/] {fault}", soft_wrap=True)
+
+
+class NotFound(TokentrailError):
+    """Neither an edge nor ClickHouse knows it."""
+
+
+async def _gather(target: Target, generation_id: str) -> tuple[Any, dict[str, list[Row]], list[str]]:
+    faults: list[str] = []
+    live, stored = None, {}
+    try:
+        live = (await ask_edge(target, "GET", f"/v1/generations/{generation_id}")).body
+    except (EdgeRefused, Unreachable, NoStack) as error:
+        faults.append(str(error))
+    try:
+        stored = {
+            name: await asyncio.to_thread(query, target.warehouse, sql, {"id": generation_id})
+            for name, sql in _QUESTIONS.items()
+        }
+    except (WarehouseError, NoStack) as error:
+        faults.append(str(error))
+    return live, stored, faults
+
+
+def _print(generation_id: str, live: Any, stored: dict[str, list[Row]]) -> None:
+    out.print(f"[bold]{generation_id}[/]")
+    row = next(iter(stored.get("generation", [])), None)
+    facts = Table(box=None, show_header=False, padding=(0, 2))
+    if row is not None:
+        for label, column in _FACTS:
+            if row.get(column) not in (None, ""):
+                value = row[column]
+                shown = (
+                    f"{value:,.1f} ms" if column.endswith("_ms") and isinstance(value, int | float) else value
+                )
+                facts.add_row(f"[dim]{label}[/]", str(shown))
+    elif isinstance(live, dict):
+        for name, value in live.items():
+            facts.add_row(f"[dim]{name}[/]", str(value))
+    out.print(facts)
+    if timeline := stored.get("timeline"):
+        out.print(_timeline(timeline))
+    if attempts := stored.get("attempts"):
+        out.print(rows_table([{c: a.get(c) for c in _ATTEMPT_COLUMNS} for a in attempts], "Attempts"))
+    for name in ("stalls", "ledger"):
+        if rows := stored.get(name):
+            out.print(rows_table(rows, name.capitalize()))
+
+
+def _timeline(rows: list[Row]) -> Table:
+    table = Table(title="Timeline", title_justify="left", header_style="bold")
+    table.add_column("ms", justify="right")
+    table.add_column("seq", justify="right")
+    table.add_column("what")
+    table.add_column("")
+    for row in rows:
+        first = row["kind"] in ("delta", "tool_call_delta", "citation_delta")
+        table.add_row(
+            "" if row["elapsed_ms"] is None else f"{row['elapsed_ms']:,.1f}",
+            "" if row["seq"] is None else str(row["seq"]),
+            "[green]first token[/]" if first else row["kind"],
+            row["said"] or "",
+        )
+    return table

@@ -1,0 +1,87 @@
+"""``tokentrail sql``: ask ClickHouse, by a statement or by the name of a ready question.
+
+Before this file: ``cli``. After it: ``compose.warehouse``, ``compose.questions``.
+"""
+
+import csv
+import sys
+from collections.abc import Sequence
+from enum import StrEnum
+from typing import Annotated, Any
+
+import typer
+from rich.table import Table
+
+from compose.commands.common import DEFAULT_DIR, FolderOption, err, out, print_json, target_of
+from compose.questions import QUESTIONS
+from compose.warehouse import Row, query
+
+
+class Format(StrEnum):
+    """How an answer is printed."""
+
+    TABLE = "table"
+    CSV = "csv"
+    JSON = "json"
+
+
+def sql(
+    statement: Annotated[str | None, typer.Argument(help="SQL, or the name of a ready question")] = None,
+    folder: FolderOption = DEFAULT_DIR,
+    form: Annotated[Format, typer.Option("--format", help="table, csv or json")] = Format.TABLE,
+    *,
+    listed: Annotated[bool, typer.Option("--list", help="show the ready questions")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="the same as --format json")] = False,
+) -> None:
+    """Ask ClickHouse. `--list` shows ready questions; `tokentrail sql stalls` asks one by its name."""
+    form = Format.JSON if as_json else form
+    if listed or statement is None:
+        _print_questions(form)
+        return
+    question = QUESTIONS.get(statement)
+    rows = query(target_of(folder).warehouse, question.sql if question else statement)
+    print_rows(rows, form)
+
+
+def print_rows(rows: Sequence[Row], form: Format) -> None:
+    """Print rows as a table, as CSV with a header, or as a JSON array."""
+    if form is Format.JSON:
+        print_json(rows)
+        return
+    names = list(rows[0]) if rows else []
+    if form is Format.CSV:
+        writer = csv.writer(sys.stdout, lineterminator="\n")
+        writer.writerow(names)
+        writer.writerows([_plain(row[name]) for name in names] for row in rows)
+        return
+    if not rows:
+        err.print("No rows.")
+        return
+    out.print(rows_table(rows))
+
+
+def rows_table(rows: Sequence[Row], title: str | None = None) -> Table:
+    """A table for people; numbers to the right."""
+    table = Table(title=title, title_justify="left", header_style="bold")
+    for name, value in rows[0].items():
+        table.add_column(name, justify="right" if isinstance(value, int | float) else "left", overflow="fold")
+    for row in rows:
+        table.add_row(*("" if value is None else str(_plain(value)) for value in row.values()))
+    return table
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, float):
+        return round(value, 3)
+    return value
+
+
+def _print_questions(form: Format) -> None:
+    if form is Format.JSON:
+        print_json({name: {"title": q.title, "sql": q.sql} for name, q in QUESTIONS.items()})
+        return
+    table = Table("name", "question", box=None, header_style="bold")
+    for name, question in QUESTIONS.items():
+        table.add_row(name, question.title)
+    out.print(table)
+    out.print('[dim]Ask one with[/] tokentrail sql NAME[dim], or anything with[/] tokentrail sql "SELECT …"')

@@ -1,0 +1,113 @@
+"""``tokentrail up``: the whole stack in the foreground, one coloured log, until Ctrl-C or SIGTERM.
+
+Before this file: ``cli``. After it: ``compose.run`` (order), ``compose.logs`` (what is shown).
+"""
+
+import asyncio
+import os
+import signal
+from pathlib import Path
+from typing import Annotated, Literal
+
+import typer
+
+from compose.commands.common import DEFAULT_DIR, FolderOption, JsonOption, err, out, print_json, run
+from compose.logs import LogPrinter
+from compose.run import AlreadyRuns, running
+from compose.stack import EDGE_PORT, UpOptions
+from compose.state import Folder, StackState
+
+
+def up(
+    folder: FolderOption = DEFAULT_DIR,
+    edge_port: Annotated[
+        int, typer.Option("--port", help="port of the first edge, the next ones count on; 0: any free ones")
+    ] = EDGE_PORT,
+    edges: Annotated[int, typer.Option(min=1, max=16, help="how many edges")] = 2,
+    kafka_port: Annotated[
+        int, typer.Option(help="port of the embedded Kafka; 0: that of the last time, or free")
+    ] = 0,
+    clickhouse_port: Annotated[int, typer.Option(help="port of the embedded ClickHouse; 0: likewise")] = 0,
+    brokers: Annotated[int, typer.Option(help="1, or 3 for a cluster on this machine")] = 1,
+    *,
+    model: Annotated[
+        bool, typer.Option("--model", help="also serve a real small model (extra `model`)")
+    ] = False,
+    as_json: JsonOption = False,
+) -> None:
+    """Start everything; stop it with Ctrl-C. A second `up` on the same folder says what runs."""
+    if brokers not in (1, 3):
+        raise typer.BadParameter("a cluster has 1 or 3 brokers", param_hint="--brokers")
+    nodes: Literal[1, 3] = 3 if brokers == 3 else 1  # noqa: PLR2004 - said above
+    options = UpOptions(
+        folder=Folder(folder.absolute()),
+        environ=os.environ,
+        cwd=Path.cwd(),
+        edges=edges,
+        edge_port=edge_port,
+        kafka_port=kafka_port,
+        clickhouse_port=clickhouse_port,
+        brokers=nodes,
+        with_model=model,
+    )
+    try:
+        run(_serve(options, as_json=as_json))
+    except AlreadyRuns as already:
+        _tell(already.state, as_json=as_json, title="This stack already runs")
+
+
+async def _serve(options: UpOptions, *, as_json: bool) -> None:
+    stop = asyncio.Event()
+    work = asyncio.current_task()
+    loop = asyncio.get_running_loop()
+
+    def on_signal() -> None:
+        # The first one ends whatever is awaited, also in the middle of a start; then all is stopped in order
+        if not stop.is_set() and work is not None:
+            stop.set()
+            work.cancel()
+
+    for number in (signal.SIGINT, signal.SIGTERM):
+        loop.add_signal_handler(number, on_signal)
+    printer = LogPrinter(options.folder.logs, err)
+    try:
+        async with printer, running(options, printer.say) as state:
+            _tell(state, as_json=as_json, title="The stack is ready")
+            await asyncio.Event().wait()
+    except asyncio.CancelledError:
+        if not stop.is_set():
+            raise
+
+
+def _tell(state: StackState | None, *, as_json: bool, title: str) -> None:
+    if state is None:
+        err.print("This stack is being started by another process; run `tokentrail up` again in a moment.")
+        return
+    if as_json:
+        print_json(summary(state))
+        return
+    out.print(f"[bold green]{title}[/] (supervisor: process {state.supervisor_pid}; Ctrl-C there stops it)")
+    addresses = {"kafka": state.kafka.address, "clickhouse": state.clickhouse.address}
+    for name, address in (addresses | {f"edge-{n}": url for n, url in enumerate(state.edges, 1)}).items():
+        out.print(f"  {name:<12}{address}")
+    out.print(f"  {'model':<12}{state.model}")
+    if state.edges:
+        out.print(f"  open {state.edges[0]}/ in a browser, or watch with [bold]tokentrail tail[/]")
+
+
+def summary(state: StackState) -> dict[str, object]:
+    """The state as scripts read it."""
+    return {
+        "ready": state.ready,
+        "supervisor_pid": state.supervisor_pid,
+        "config": state.config,
+        "model": state.model,
+        "kafka": {"kind": state.kafka.kind, "version": state.kafka.version, "address": state.kafka.address},
+        "clickhouse": {
+            "kind": state.clickhouse.kind,
+            "version": state.clickhouse.version,
+            "address": state.clickhouse.address,
+        },
+        "edges": state.edges,
+        "processes": {p.name: p.pid for p in state.processes},
+    }

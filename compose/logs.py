@@ -1,0 +1,74 @@
+"""One coloured log of many processes: follows the files that the children write, and says what the supervisor does.
+
+The children write to files themselves, so that they outlive the reader of their output. Invariant: nothing here is
+awaited by a child. Before this file: ``supervisor``. After it: the terminal.
+"""
+
+import asyncio
+import time
+from pathlib import Path
+from typing import Self
+
+from rich.console import Console
+from rich.text import Text
+
+INTERVAL_S = 0.15
+COLOURS = ("cyan", "magenta", "yellow", "green", "blue", "bright_red", "bright_cyan", "bright_magenta")
+NAME_WIDTH = 11
+_READ_BYTES = 1 << 16
+
+
+class LogPrinter:
+    """Prints the lines that are added to ``logs/*.log`` while it is open, each with its process's name."""
+
+    def __init__(self, logs: Path, console: Console) -> None:
+        self._logs, self._console = logs, console
+        self._positions: dict[Path, int] = {}
+        self._colours: dict[str, str] = {}
+        self._task: asyncio.Task[None] | None = None
+
+    async def __aenter__(self) -> Self:
+        self._positions = {path: path.stat().st_size for path in self._logs.glob("*.log")}
+        self._task = asyncio.create_task(self._follow())
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        if self._task is not None:
+            self._task.cancel()
+            await asyncio.gather(self._task, return_exceptions=True)
+        self._print_new()
+
+    def say(self, name: str, line: str) -> None:
+        """Print a line of the supervisor's own about a process."""
+        self._print(name, line, style="bold")
+
+    async def _follow(self) -> None:
+        while True:
+            self._print_new()
+            await asyncio.sleep(INTERVAL_S)
+
+    def _print_new(self) -> None:
+        for path in sorted(self._logs.glob("*.log")):
+            start = self._positions.get(path, 0)
+            size = path.stat().st_size
+            if size < start:  # it was begun anew
+                start = 0
+            if size == start:
+                continue
+            with path.open("rb") as file:
+                file.seek(start)
+                data = file.read(_READ_BYTES)
+            end = data.rfind(b"\n") + 1
+            if not end and len(data) < _READ_BYTES:
+                continue  # half a line: the rest comes
+            self._positions[path] = start + (end or len(data))
+            for line in data[: end or len(data)].decode(errors="replace").splitlines():
+                self._print(path.stem, line)
+
+    def _print(self, name: str, line: str, style: str = "") -> None:
+        colour = self._colours.setdefault(name, COLOURS[len(self._colours) % len(COLOURS)])
+        text = Text(f"{time.strftime('%H:%M:%S')} ", style="dim")
+        text.append(f"{name:<{NAME_WIDTH}}", style=colour)
+        text.append("│ ", style="dim")
+        text.append(Text.from_ansi(line, style=style))
+        self._console.print(text, soft_wrap=True)

@@ -1,0 +1,100 @@
+"""Ready questions for ``tokentrail sql NAME``: what people ask first, each over the shipped views.
+
+Invariant: each reads through a view that counts no row twice; a test runs every one. Before this file: ``commands/sql``.
+After it: the views of ``sinks/sql``.
+"""
+
+from typing import NamedTuple
+
+
+class Question(NamedTuple):
+    """A question in words and in SQL."""
+
+    title: str
+    sql: str
+
+
+QUESTIONS: dict[str, Question] = {
+    "latest": Question(
+        "What ran lately?",
+        """SELECT generation_id, tenant, model, terminal, finish_reason, error_code, round(ttft_ms) AS ttft_ms,
+                  stall_count, content_events
+           FROM generations_final ORDER BY start DESC LIMIT 20""",
+    ),
+    "live": Question("What runs now?", "SELECT * FROM live_generations LIMIT 50"),
+    "latency": Question("How fast is each model?", "SELECT * FROM latency_by_model"),
+    "slowest": Question(
+        "Which generations were slow to say anything?",
+        """SELECT generation_id, tenant, model, round(ttft_ms) AS ttft_ms, round(latency_queue_ms) AS queue_ms
+           FROM generations_final WHERE ttft_ms IS NOT NULL ORDER BY ttft_ms DESC LIMIT 20""",
+    ),
+    "stalls": Question(
+        "Where did streams fall silent, and for how long?",
+        "SELECT * FROM stalls ORDER BY length_ms DESC LIMIT 20",
+    ),
+    "stalls-by-model": Question(
+        "Which models stall most?",
+        """SELECT model, count() AS generations, sum(stall_count) AS stalls, round(sum(stall_ms)) AS stall_ms,
+                  round(max(longest_stall_ms)) AS longest_ms
+           FROM generations_final GROUP BY model ORDER BY stall_ms DESC""",
+    ),
+    "outcomes": Question(
+        "How do generations end?",
+        """SELECT model, terminal, finish_reason, error_code, count() AS generations
+           FROM generations_final GROUP BY ALL ORDER BY generations DESC""",
+    ),
+    "errors": Question(
+        "What went wrong lately?",
+        """SELECT start, generation_id, tenant, model, error_code, error_message, retryable
+           FROM generations_final WHERE terminal = 'error' ORDER BY start DESC LIMIT 20""",
+    ),
+    "attempts": Question(
+        "How do calls to providers end?",
+        """SELECT provider, model, outcome, error_code, count() AS attempts, sum(committed) AS committed,
+                  round(quantile(0.5)(elapsed_ms)) AS p50_ms
+           FROM attempts_final GROUP BY ALL ORDER BY attempts DESC""",
+    ),
+    "cost-by-tenant": Question(
+        "What did each tenant cost, and what is it charged?",
+        """SELECT tenant, side, currency, sum(amount) AS amount, countIf(amount IS NULL) AS without_amount
+           FROM ledger_current GROUP BY ALL ORDER BY tenant, side""",
+    ),
+    "cost-by-model": Question(
+        "What did each model cost, by bucket?",
+        """SELECT provider, model, bucket, sum(quantity) AS quantity, sum(amount) AS amount
+           FROM ledger_current WHERE side = 'provider_cost' GROUP BY ALL ORDER BY amount DESC""",
+    ),
+    "unpriced": Question(
+        "What could not be priced?",
+        """SELECT provider, model, status, count() AS lines FROM ledger_current
+           WHERE amount IS NULL GROUP BY ALL ORDER BY lines DESC""",
+    ),
+    "cancelled": Question(
+        "What was cancelled, by whom, and how far had it come?",
+        """SELECT start, generation_id, cancel_source, cancel_mode, cancel_reason, cancel_stage, tokens_generated
+           FROM generations_final WHERE finish_reason = 'cancelled' ORDER BY start DESC LIMIT 20""",
+    ),
+    "lost": Question(
+        "Which generations lost their edge, or a range of events?",
+        """SELECT start, generation_id, edge_id, error_code, status, missing FROM generations_final
+           WHERE error_code = 'edge_lost' OR status = 'gap' ORDER BY start DESC LIMIT 20""",
+    ),
+    "tokens": Question(
+        "How many tokens, by model, and who counted them?",
+        """SELECT model, usage_source, count() AS generations, sum(usage_input) AS input, sum(usage_output) AS output
+           FROM generations_final GROUP BY ALL ORDER BY output DESC""",
+    ),
+    "kinds": Question(
+        "What is in the log?",
+        """SELECT kind, count() AS records, formatReadableSize(sum(length(raw))) AS raw
+           FROM events FINAL GROUP BY kind ORDER BY records DESC""",
+    ),
+    "freshness": Question(
+        "How new is the newest row?",
+        """SELECT max(end_wall) AS newest_end, dateDiff('millisecond', newest_end, now64(6)) AS age_ms
+           FROM generations_final""",
+    ),
+    "dead-letters": Question(
+        "Which records could not be processed?", "SELECT * FROM dead_letters FINAL ORDER BY 1 LIMIT 20"
+    ),
+}

@@ -1,0 +1,148 @@
+"""One stack, from an empty folder to ready and back: the order of things of ``up`` and ``demo``.
+
+  1. the folder's lock: one supervisor at a time; who does not get it is told what runs
+  2. take over: what a killed supervisor left running is stopped
+  3. configuration: the working directory's, the folder's, or a new one
+  4. log, warehouse, provider: each ready
+  5. topics, migrations
+  6. sinks, pipeline, edges: each ready; ``stack.json`` says so
+  7. … until the block is left: all is stopped in reverse, ``stack.json`` is gone
+
+Before this file: ``stack``, ``supervisor``, ``state``. After it: ``commands/up`` and ``demo``.
+"""
+
+import asyncio
+import os
+import time
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+
+import msgspec
+
+from compose import topics
+from compose.config import config_in_force, load_settings, write_development_config
+from compose.embedded import model
+from compose.embedded.kafka import PreparedKafka, prepare
+from compose.embedded.kafka.process import start_mark
+from compose.stack import HOST, Base, UpOptions, base_services, kafka_options, wanted_ports, worker_services
+from compose.state import ServerInfo, StackState
+from compose.supervisor import Service, Supervisor, stop_leftovers
+from compose.warehouse import migrate, version_of
+from schemas.errors import TokentrailError
+from schemas.settings import ClickHouse
+
+Say = Callable[[str, str], None]
+
+
+class AlreadyRuns(TokentrailError):
+    """Another supervisor holds the folder. ``state`` None: it has only just begun."""
+
+    def __init__(self, state: StackState | None) -> None:
+        super().__init__("this stack already runs")
+        self.state = state
+
+
+@asynccontextmanager
+async def running(options: UpOptions, say: Say) -> AsyncIterator[StackState]:
+    """A ready stack. Raises AlreadyRuns, or the error of whatever could not be started; then nothing runs."""
+    with options.folder.lock() as ours:
+        if not ours:
+            raise AlreadyRuns(options.folder.read_state())
+        await _take_over(options, say)
+        base = _decide(options, say)
+        kafka = None
+        if base.runs_kafka:
+            say("up", "preparing Kafka (the first time on a machine it downloads 43 MB)")
+            kafka = await asyncio.to_thread(prepare, kafka_options(options))
+        services = base_services(options, base, kafka)
+        runner = _Runner(options, base, kafka, say)
+        try:
+            await runner.start(services)
+            yield runner.state
+        finally:
+            say("up", "stopping")
+            await runner.supervisor.stop()
+            options.folder.forget_state()
+
+
+class _Runner:
+    """Ties the supervisor to ``stack.json``."""
+
+    def __init__(self, options: UpOptions, base: Base, kafka: PreparedKafka | None, say: Say) -> None:
+        self._options, self._base, self._say = options, base, say
+        self.bootstrap_servers = kafka.bootstrap_servers if kafka else base.settings.kafka.bootstrap_servers
+        self.supervisor = Supervisor(options.folder.logs, say, self._write)
+        self.state = StackState(
+            supervisor_pid=os.getpid(),
+            supervisor_mark=start_mark(os.getpid()) or "",
+            started_us=time.time_ns() // 1000,
+            config=str(base.config.absolute()),
+            kafka=ServerInfo(
+                address=self.bootstrap_servers,
+                kind="embedded" if kafka else "external",
+                version=kafka.version if kafka else "",
+            ),
+            clickhouse=ServerInfo(
+                address=base.clickhouse_url, kind="embedded" if base.runs_clickhouse else "external"
+            ),
+            edges=[f"http://{HOST}:{base.ports[f'edge-{n}']}" for n in range(1, options.edges + 1)],
+            model=base.default_model,
+        )
+
+    @property
+    def _warehouse(self) -> ClickHouse:
+        return self._base.settings.clickhouse.model_copy(update={"url": self._base.clickhouse_url})
+
+    async def start(self, base_services: list[Service]) -> None:
+        self._write()
+        await self.supervisor.start(base_services)
+        applied = await topics.apply(
+            self.bootstrap_servers, window_days=self._base.settings.resume.window_days
+        )
+        self._say("topics", f"{len(applied.created)} created, {len(applied.altered)} altered, rest right")
+        migrated = await asyncio.to_thread(migrate, self._warehouse)
+        version = await asyncio.to_thread(version_of, self._warehouse)
+        self._say("clickhouse", f"version {version}; {len(migrated)} migration(s) applied")
+        clickhouse = msgspec.structs.replace(self.state.clickhouse, version=version)
+        self.state = msgspec.structs.replace(self.state, clickhouse=clickhouse)
+        await self.supervisor.start(worker_services(self._options, self._base, self.bootstrap_servers))
+        self.state = msgspec.structs.replace(self.state, ready=True)
+        self._write()
+
+    def _write(self) -> None:
+        self.state = msgspec.structs.replace(self.state, processes=self.supervisor.running)
+        self._options.folder.write_state(self.state)
+
+
+async def _take_over(options: UpOptions, say: Say) -> None:
+    """Stop what a supervisor left running when it was killed; then the folder is as after a clean stop."""
+    left = options.folder.read_state()
+    if left is None:
+        return
+    alive = [process for process in left.processes if process.runs]
+    if alive:
+        names = ", ".join(process.name for process in alive)
+        say("up", f"the last supervisor (process {left.supervisor_pid}) died; stopping what it left: {names}")
+        await stop_leftovers(alive)
+    options.folder.forget_state()
+
+
+def _decide(options: UpOptions, say: Say) -> Base:
+    """Which configuration is in force, what runs embedded, on which ports."""
+    ports = options.folder.ports(wanted_ports(options))
+    config = config_in_force(options.folder, options.cwd)
+    if not config.exists():
+        keys = write_development_config(options.folder, f"http://{HOST}:{ports['simulator']}/v1")
+        say("up", f"wrote {config}")
+        for tenant, key in keys.items():
+            say("up", f"development key of {tenant}: {key}")
+    settings = load_settings(config)
+    return Base(
+        settings=settings,
+        config=config,
+        ports=ports,
+        runs_kafka="bootstrap_servers" not in settings.kafka.model_fields_set,
+        runs_clickhouse=not settings.clickhouse.url,
+        runs_simulator="simulator" in settings.providers,
+        weights=model.weights(options.folder.path / "model") if options.with_model else None,
+    )

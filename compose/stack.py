@@ -1,0 +1,260 @@
+"""What processes a stack consists of: commands, ports, environment, readiness. Decides; starts nothing.
+
+    base        kafka · clickhouse · the provider     each embedded one only where none is configured
+    then        topics, migrations                    (``run``)
+    workers     sinks · pipeline · edge-1 · edge-2
+
+A stop goes the other way: edges first, so that nothing is published any more, the log last. Every child gets its
+configuration by environment on top of the ``tokentrail.toml`` of its working directory.
+Before this file: ``config``, ``state``. After it: ``run``.
+"""
+
+import json
+import sys
+import time
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass
+from enum import IntEnum
+from pathlib import Path
+from typing import Literal
+
+from compose.client import answers_ok
+from compose.embedded import model, simulator
+from compose.embedded.clickhouse.process import command as clickhouse_command
+from compose.embedded.kafka import STOP_GRACE_S, KafkaOptions, PreparedKafka, default_cache_dir
+from compose.kafka import KafkaError, admin
+from compose.state import Folder
+from compose.supervisor import Service
+from schemas.settings import Settings
+from schemas.topics import BILLING_GROUP, FOLD_GROUP, sink_group
+
+HOST = "127.0.0.1"
+EDGE_PORT = 8080
+SINK_TABLES = ("events", "attempts", "generations", "ledger", "dead_letters")
+PRICES = Path(__file__).with_name("prices.toml")
+SIMULATOR_MODEL = "sim-stall"
+"""The simulator's model that shows most: it falls silent once."""
+
+
+class Tier(IntEnum):
+    """The order of stopping, from the highest down."""
+
+    LOG = 0
+    BASE = 1
+    SINKS = 2
+    PIPELINE = 3
+    EDGE = 4
+
+
+@dataclass(frozen=True, slots=True)
+class UpOptions:
+    """What the caller of ``up`` decides. ``cwd``: where a ``tokentrail.toml`` may lie; None: only the folder's own."""
+
+    folder: Folder
+    environ: Mapping[str, str]
+    cwd: Path | None = None
+    edges: int = 2
+    edge_port: int = EDGE_PORT
+    kafka_port: int = 0
+    clickhouse_port: int = 0
+    brokers: Literal[1, 3] = 1
+    with_model: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Base:
+    """What the stack stands on, as decided from configuration and options."""
+
+    settings: Settings
+    config: Path
+    ports: Mapping[str, int]
+    runs_kafka: bool
+    runs_clickhouse: bool
+    runs_simulator: bool
+    weights: Path | None = None
+
+    @property
+    def clickhouse_url(self) -> str:
+        """Where ClickHouse is."""
+        return (
+            f"http://{HOST}:{self.ports['clickhouse']}"
+            if self.runs_clickhouse
+            else self.settings.clickhouse.url
+        )
+
+    @property
+    def default_model(self) -> str:
+        """A model that this stack serves."""
+        if self.weights is not None:
+            return model.MODEL_NAME
+        return SIMULATOR_MODEL if self.runs_simulator else next(iter(self.settings.models), "")
+
+
+def wanted_ports(options: UpOptions) -> dict[str, int]:
+    """Name → preferred port (0: any) of everything that this stack could have to listen."""
+    edges = {
+        f"edge-{n}": options.edge_port + n - 1 if options.edge_port else 0
+        for n in range(1, options.edges + 1)
+    }
+    return {**edges, "clickhouse": options.clickhouse_port, "simulator": 0, "model": 0}
+
+
+def kafka_options(options: UpOptions) -> KafkaOptions:
+    """The embedded broker of this folder."""
+    return KafkaOptions(
+        data_dir=options.folder.path / "kafka",
+        cache_dir=default_cache_dir(options.environ),
+        environ=options.environ,
+        port=options.kafka_port,
+        nodes=options.brokers,
+    )
+
+
+def base_services(options: UpOptions, base: Base, kafka: PreparedKafka | None) -> list[Service]:
+    """Log, warehouse and provider, as far as they are ours to run."""
+    services = []
+    if kafka is not None:
+        services += [_kafka_service(options, kafka, node_id) for node_id in kafka.node_ids]
+    if base.runs_clickhouse:
+        command = clickhouse_command(options.folder.path / "clickhouse", base.ports["clickhouse"])
+        services.append(_http_service(options, "clickhouse", command, base.clickhouse_url, "/ping"))
+    if base.runs_simulator:
+        port = base.ports["simulator"]
+        services.append(
+            _http_service(options, "simulator", simulator.command(port), f"http://{HOST}:{port}", "/healthz")
+        )
+    if base.weights is not None:
+        port = base.ports["model"]
+        services.append(
+            _http_service(
+                options, "model", model.command(port, base.weights), f"http://{HOST}:{port}", "/v1/models"
+            )
+        )
+    return services
+
+
+def worker_services(options: UpOptions, base: Base, bootstrap_servers: str) -> list[Service]:
+    """Sinks, pipeline and edges."""
+    shared = child_environment(options, base, bootstrap_servers)
+    cwd = base.config.parent
+    sink_groups = [sink_group(table) for table in SINK_TABLES]
+    services = [
+        Service(
+            name=name,
+            tier=tier,
+            command=[sys.executable, "-m", name],
+            cwd=cwd,
+            env=lambda _: shared,
+            is_ready=_groups_ready(bootstrap_servers, groups),
+            stop_grace_s=20.0,
+        )
+        for name, tier, groups in (
+            ("sinks", Tier.SINKS, sink_groups),
+            ("pipeline", Tier.PIPELINE, [FOLD_GROUP, BILLING_GROUP]),
+        )
+    ]
+    for n in range(1, options.edges + 1):
+        name = f"edge-{n}"
+        url = f"http://{HOST}:{base.ports[name]}"
+        services.append(
+            Service(
+                name=name,
+                tier=Tier.EDGE,
+                command=[sys.executable, "-m", "edge"],
+                cwd=cwd,
+                env=_edge_environment(shared, name, base.ports[name]),
+                is_ready=_answers(f"{url}/readyz"),
+                url=url,
+                stop_grace_s=20.0,
+            )
+        )
+    return services
+
+
+def child_environment(options: UpOptions, base: Base, bootstrap_servers: str) -> dict[str, str]:
+    """What every process of ours is told on top of the configuration file and the caller's environment."""
+    settings = base.settings
+    told = {
+        "PYTHONUNBUFFERED": "1",
+        "TOKENTRAIL_KAFKA__BOOTSTRAP_SERVERS": bootstrap_servers,
+        "TOKENTRAIL_CLICKHOUSE__URL": base.clickhouse_url,
+    }
+    if "data_dir" not in settings.pipeline.model_fields_set:
+        told["TOKENTRAIL_PIPELINE__DATA_DIR"] = str((options.folder.path / "faust").absolute())
+    if not settings.price_files and PRICES.is_file():
+        told["TOKENTRAIL_PRICE_FILES"] = json.dumps([str(PRICES)])
+    if base.runs_simulator:
+        told["TOKENTRAIL_PROVIDERS__SIMULATOR__BASE_URL"] = f"http://{HOST}:{base.ports['simulator']}/v1"
+    if base.weights is not None:
+        told["TOKENTRAIL_PROVIDERS__MODEL__BASE_URL"] = f"http://{HOST}:{base.ports['model']}/v1"
+        told[f"TOKENTRAIL_MODELS__{model.MODEL_NAME}"] = json.dumps([{"provider": "model"}])
+    if (key := options.environ.get("OPENAI_API_KEY")) and not settings.default_route:
+        # A real provider serves what no other route names, as soon as its own key is in the environment
+        told["TOKENTRAIL_PROVIDERS__OPENAI__BASE_URL"] = "https://api.openai.com/v1"
+        told["TOKENTRAIL_PROVIDERS__OPENAI__API_KEY"] = key
+        told["TOKENTRAIL_DEFAULT_ROUTE"] = json.dumps([{"provider": "openai"}])
+    return {**options.environ, **told}
+
+
+def _edge_environment(shared: Mapping[str, str], name: str, port: int) -> Callable[[int], Mapping[str, str]]:
+    def environment(start: int) -> Mapping[str, str]:
+        # Unique per running process: an edge that comes back must not take its predecessor's records for its own
+        return {
+            **shared,
+            "TOKENTRAIL_EDGE__ID": f"{name}.{int(time.time()):x}.{start}",
+            "TOKENTRAIL_EDGE__HOST": HOST,
+            "TOKENTRAIL_EDGE__PORT": str(port),
+        }
+
+    return environment
+
+
+def _kafka_service(options: UpOptions, kafka: PreparedKafka, node_id: int) -> Service:
+    async def is_ready() -> bool:
+        return kafka.is_ready([node_id]) if len(kafka.node_ids) == 1 else kafka.is_ready()
+
+    return Service(
+        name="kafka" if len(kafka.node_ids) == 1 else f"kafka-{node_id}",
+        tier=Tier.LOG,
+        command=kafka.command(node_id),
+        cwd=options.folder.path,
+        env=lambda _: options.environ,
+        is_ready=is_ready,
+        url=kafka.bootstrap_servers.split(",")[node_id - 1],
+        stop_grace_s=STOP_GRACE_S,
+        on_started=lambda pid: kafka.record_started(node_id, pid),
+        explain_exit=lambda code: str(kafka.explain_exit(node_id, code)),
+    )
+
+
+def _http_service(options: UpOptions, name: str, command: list[str], url: str, probe: str) -> Service:
+    return Service(
+        name=name,
+        tier=Tier.BASE,
+        command=command,
+        cwd=options.folder.path,
+        env=lambda _: {**options.environ, "PYTHONUNBUFFERED": "1"},
+        is_ready=_answers(url + probe),
+        url=url,
+    )
+
+
+def _answers(url: str) -> Callable[[], Awaitable[bool]]:
+    async def is_ready() -> bool:
+        return await answers_ok(url)
+
+    return is_ready
+
+
+def _groups_ready(bootstrap_servers: str, groups: list[str]) -> Callable[[], Awaitable[bool]]:
+    """Ready is who has joined its groups: from then on it is given records."""
+
+    async def is_ready() -> bool:
+        try:
+            async with admin(bootstrap_servers) as cluster:
+                states = await cluster.group_states(groups)
+        except KafkaError:
+            return False
+        return all(states.get(group) == "Stable" for group in groups)
+
+    return is_ready
