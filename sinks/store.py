@@ -1,4 +1,4 @@
-"""What a sink asks of a row store, and the two ways it can say no.
+"""What a sink asks of a row store, and the ways it can say no.
 
 ``Table`` is the identity of a table's rows: its key, and which of two rows with one key stands. The fake
 (``memory``) and the real store (``clickhouse``) pass one contract suite (``tests/contract/test_rowstore.py``).
@@ -40,6 +40,10 @@ class Refused(TokentrailError):
     """The store will never take these rows: at least one of them has a value that does not fit its column."""
 
 
+class SqlError(Refused):
+    """The store does not understand a statement, or may not run it. The message is the store's own."""
+
+
 class Unavailable(Transient):
     """The store does not take rows at the moment; the same rows may be given again with the same token."""
 
@@ -61,7 +65,7 @@ class RowStore(Protocol):
 
 
 class SqlStore(RowStore, Protocol):
-    """A row store that speaks SQL."""
+    """A row store that speaks SQL. Every statement raises SqlError or Unavailable."""
 
     def query(self, sql: str, params: Mapping[str, Any] | None = None) -> list[dict[str, Any]]:
         """All rows of an answer; ``{name:Type}`` in the text is bound from ``params``."""
@@ -69,5 +73,5 @@ class SqlStore(RowStore, Protocol):
     def stream(self, sql: str, params: Mapping[str, Any] | None = None) -> Iterator[dict[str, Any]]:
         """The rows of an answer one by one, in constant memory."""
 
-    def command(self, sql: str) -> None:
-        """Run one statement that has no rows."""
+    def command(self, sql: str, params: Mapping[str, Any] | None = None) -> None:
+        """Run one statement that gives no rows."""

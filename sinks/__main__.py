@@ -1,0 +1,19 @@
+"""``python -m sinks [--accept-loss]``: the sinks of all tables in one process.
+
+Before: the environment. After: ``app``.
+"""
+
+import argparse
+import sys
+
+from schemas.settings import Settings
+from sinks.app import main
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser(prog="python -m sinks", description="Kafka to ClickHouse, every table")
+    parser.add_argument(
+        "--accept-loss",
+        action="store_true",
+        help="go on behind records that left the log before they were stored; each range becomes a dead letter",
+    )
+    sys.exit(main(Settings(), accept_loss=parser.parse_args().accept_loss))

@@ -1,0 +1,300 @@
+"""The log as a sink reads it, and the two small topics beside it. The only file here that imports aiokafka.
+
+A partition begins where its group's commit stands, or at its beginning if there is none; aiokafka's own reset is off,
+since it would skip what retention took without a word (here: ``LostRange``, which ends the process). Partitions are
+paused as the first statement of the assignment callback, because aiokafka hands out records while it runs and swallows
+what it raises: a failure is kept and raised by the next ``read``.
+
+Before: Kafka. After: ``loop``.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from typing import TYPE_CHECKING, NamedTuple, Protocol
+
+import aiokafka
+import structlog
+from aiokafka.abc import ConsumerRebalanceListener
+from aiokafka.errors import (
+    CommitFailedError,
+    IllegalStateError,
+    KafkaConnectionError,
+    KafkaError,
+    NoOffsetForPartitionError,
+    OffsetOutOfRangeError,
+)
+from aiokafka.structs import TopicPartition
+
+from schemas.errors import Poison, TokentrailError, Transient
+from schemas.topics import DEAD_LETTER_HEADERS, DEAD_LETTERS, SCHEMAS, sink_group
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping, Sequence
+
+    from schemas.codec import Codec
+    from schemas.settings import Kafka
+    from sinks.batch import RawRecord
+    from sinks.store import Table
+
+READ_RECORDS = 5_000
+"""Records of one read: some 50 ms of work, so that heartbeats and other tables get their turn."""
+SESSION_MS = 6_000
+HEARTBEAT_MS = 1_000
+POLL_INTERVAL_MS = 3_600_000
+"""A sink that waits for ClickHouse keeps its partitions: nobody else could store them either."""
+FETCH_WAIT_MS = 500
+"""Costs no latency (the broker answers at the first byte), and an idle sink asks twice a second."""
+
+_log = structlog.get_logger("sinks")
+
+
+class LostRange(TokentrailError):
+    """The log no longer holds what a sink has not stored yet. It does not go on by itself."""
+
+
+class Member(Protocol):
+    """Who reads: the loop of a table."""
+
+    async def let_go(self) -> None:
+        """Partitions are about to be given away."""
+
+    def forget(self) -> None:
+        """Reading begins anew at the commits."""
+
+
+class KafkaSource:
+    """A member of a table's consumer group.
+
+    Args:
+        settings: the broker.
+        table: whose topic is read.
+        graveyard: where a lost range is recorded.
+        accept_loss: go on behind a lost range, by an operator's word.
+    """
+
+    def __init__(
+        self, settings: Kafka, table: Table, graveyard: KafkaGraveyard, *, accept_loss: bool = False
+    ) -> None:
+        self._settings = settings
+        self._table = table
+        self._graveyard = graveyard
+        self._accept_loss = accept_loss
+        self._topic = table.topic.name
+        self._placed = asyncio.Event()
+        self._failure: Exception | None = None
+        self._consumer = aiokafka.AIOKafkaConsumer(
+            bootstrap_servers=settings.bootstrap_servers,
+            group_id=sink_group(table.name),
+            auto_offset_reset="none",
+            enable_auto_commit=False,
+            session_timeout_ms=SESSION_MS,
+            heartbeat_interval_ms=HEARTBEAT_MS,
+            max_poll_interval_ms=POLL_INTERVAL_MS,
+            fetch_max_wait_ms=FETCH_WAIT_MS,
+            metadata_max_age_ms=settings.metadata_max_age_ms,
+            request_timeout_ms=settings.request_timeout_ms,
+            partition_assignment_strategy=(aiokafka.coordinator.assignors.range.RangePartitionAssignor,),
+        )
+
+    async def start(self, member: Member) -> None:
+        """Join the group."""
+        await _connect(self._consumer, self._settings)
+        self._consumer.subscribe([self._topic], listener=_Listener(self, member))
+
+    async def stop(self) -> None:
+        """Leave the group, so that another member takes over at once. Everything settled was committed before."""
+        await self._consumer.stop()
+
+    async def placed(self) -> None:
+        """Wait until partitions were assigned and reading can begin."""
+        await self._placed.wait()
+        self._raise_failure()
+
+    async def read(self, wait_s: float) -> Sequence[RawRecord]:
+        """The next records of each partition in order; none after ``wait_s`` without any. Raises LostRange."""
+        if not self._placed.is_set():
+            try:
+                async with asyncio.timeout(wait_s):
+                    await self._placed.wait()
+            except TimeoutError:
+                return []
+        self._raise_failure()
+        try:
+            got = await self._consumer.getmany(
+                timeout_ms=max(1, int(wait_s * 1000)), max_records=READ_RECORDS
+            )
+        except NoOffsetForPartitionError:
+            return []  # noted by the fetcher before the assignment callback gave the partition its place
+        except (
+            OffsetOutOfRangeError
+        ) as error:  # retention overtook us while we read: a restart says which range
+            raise LostRange(f"{self._topic}: {error} is not in the log any more") from error
+        # No await between getmany and here: what it gave belongs to the assignment as it stands now
+        return [record for records in got.values() for record in records]
+
+    async def commit(self, next_offsets: Mapping[int, int]) -> None:
+        """Say where a restart begins. A partition that is no longer ours is left out: its new owner reads it again."""
+        ours = self._consumer.assignment()
+        wanted = {
+            tp: offset
+            for partition, offset in next_offsets.items()
+            if (tp := TopicPartition(self._topic, partition)) in ours
+        }
+        if not wanted:
+            return
+        try:
+            await self._consumer.commit(wanted)
+        except (CommitFailedError, IllegalStateError) as error:
+            _log.warning("not committed: partitions moved", table=self._table.name, error=str(error))
+
+    async def assigned(self, partitions: set[TopicPartition], member: Member) -> None:
+        """Put each partition where its group's commit stands; called with the partitions paused."""
+        try:
+            member.forget()
+            beginnings = await self._consumer.beginning_offsets(list(partitions)) if partitions else {}
+            for tp in partitions:
+                await self._place(tp, beginnings[tp])
+            self._consumer.resume(*partitions)
+        except IllegalStateError:
+            return  # assigned anew meanwhile: the next callback does it
+        except (KafkaError, TokentrailError) as error:
+            self._failure = error
+        self._placed.set()
+
+    async def revoked(self, member: Member) -> None:
+        """Stop reading, settle what is under way."""
+        self._placed.clear()
+        await member.let_go()
+
+    def pause(self, partitions: Iterable[TopicPartition]) -> None:
+        """Give out nothing of these."""
+        self._consumer.pause(*partitions)
+
+    def _raise_failure(self) -> None:
+        if self._failure is not None:
+            raise self._failure
+
+    async def _place(self, tp: TopicPartition, beginning: int) -> None:
+        committed = await self._consumer.committed(tp)
+        if committed is not None and committed < beginning:
+            detail = f"offsets {committed} to {beginning - 1} left the log before they were stored"
+            if not self._accept_loss:
+                raise LostRange(
+                    f"{tp.topic}, partition {tp.partition}: {detail}. Restore them, or go on without them by "
+                    "starting once with --accept-loss, which records the range as a dead letter."
+                )
+            gone = _Gone(tp.topic, tp.partition, committed)
+            await self._graveyard.bury(gone, f"sink.{self._table.name}", "lost_range", detail)
+        self._consumer.seek(tp, beginning if committed is None else max(committed, beginning))
+
+
+class _Gone(NamedTuple):
+    """A record that nobody can read any more: the first of a lost range."""
+
+    topic: str
+    partition: int
+    offset: int
+    timestamp: int = 0
+    key: bytes | None = None
+    value: bytes | None = None
+    headers: Sequence[tuple[str, bytes]] = ()
+
+
+class _Listener(ConsumerRebalanceListener):  # type: ignore[misc]  # the vendor has no types
+    def __init__(self, source: KafkaSource, member: Member) -> None:
+        self._source = source
+        self._member = member
+
+    async def on_partitions_revoked(self, revoked: set[TopicPartition]) -> None:
+        del revoked
+        await self._source.revoked(self._member)
+
+    async def on_partitions_assigned(self, assigned: set[TopicPartition]) -> None:
+        self._source.pause(assigned)
+        await self._source.assigned(assigned, self._member)
+
+
+class KafkaGraveyard:
+    """The dead letters: the original bytes, with where they lay and why, acknowledged before anything moves on."""
+
+    def __init__(self, settings: Kafka, now_us: Callable[[], int] = lambda: time.time_ns() // 1000) -> None:
+        self._settings = settings
+        self._now_us = now_us
+        self._producer = aiokafka.AIOKafkaProducer(
+            bootstrap_servers=settings.bootstrap_servers,
+            acks="all",
+            enable_idempotence=True,
+            request_timeout_ms=settings.request_timeout_ms,
+            metadata_max_age_ms=settings.metadata_max_age_ms,
+        )
+
+    async def start(self) -> None:
+        """Connect; raises Transient where no broker answers."""
+        await _connect(self._producer, self._settings)
+
+    async def stop(self) -> None:
+        """Let go."""
+        await self._producer.stop()
+
+    async def bury(self, record: RawRecord, stage: str, reason: str, detail: str) -> None:
+        """Write a dead letter; returns when Kafka has acknowledged it."""
+        said = (
+            record.topic,
+            str(record.partition),
+            str(record.offset),
+            stage,
+            reason,
+            detail,
+            str(self._now_us()),
+        )
+        headers = [(name, text.encode()) for name, text in zip(DEAD_LETTER_HEADERS, said, strict=True)]
+        await self._producer.send_and_wait(
+            DEAD_LETTERS.name, value=record.value, key=record.key, headers=headers
+        )
+
+
+class KafkaSchemas:
+    """The schemas topic, read from its beginning by whoever meets a fingerprint that it does not know."""
+
+    def __init__(self, settings: Kafka, codec: Codec) -> None:
+        self._settings = settings
+        self._codec = codec
+        self._one_at_a_time = asyncio.Lock()
+
+    async def refresh(self) -> None:
+        """Learn what is published. What is no schema there is left to those who need it."""
+        async with self._one_at_a_time:
+            consumer = aiokafka.AIOKafkaConsumer(
+                bootstrap_servers=self._settings.bootstrap_servers,
+                auto_offset_reset="none",
+                enable_auto_commit=False,
+                request_timeout_ms=self._settings.request_timeout_ms,
+            )
+            await _connect(consumer, self._settings)
+            try:
+                await self._read_all(consumer)
+            finally:
+                await consumer.stop()
+
+    async def _read_all(self, consumer: aiokafka.AIOKafkaConsumer) -> None:
+        tp = TopicPartition(SCHEMAS.name, 0)
+        begin = (await consumer.beginning_offsets([tp]))[tp]
+        end = (await consumer.end_offsets([tp]))[tp]
+        consumer.assign([tp])
+        consumer.seek(tp, begin)
+        while await consumer.position(tp) < end:
+            for record in (await consumer.getmany(tp, timeout_ms=1000)).get(tp, []):
+                try:
+                    self._codec.learn((record.value or b"").decode())
+                except (Poison, UnicodeDecodeError) as error:
+                    _log.warning("not a schema", offset=record.offset, error=str(error))
+
+
+async def _connect(client: aiokafka.AIOKafkaConsumer | aiokafka.AIOKafkaProducer, settings: Kafka) -> None:
+    try:
+        await client.start()
+    except KafkaConnectionError as error:
+        await client.stop()
+        raise Transient(f"no broker answers at {settings.bootstrap_servers}") from error
