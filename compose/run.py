@@ -63,6 +63,7 @@ async def running(options: UpOptions, say: Say) -> AsyncIterator[StackState]:
             say("up", "stopping")
             await runner.supervisor.stop()
             options.folder.forget_state()
+            say("up", "stopped; nothing is left running")
 
 
 class _Runner:
