@@ -10,21 +10,23 @@ Before: ``avro``. After: the shells (edge log, fold, sinks).
 import io
 import json
 import re
-from functools import partial
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import fastavro
 import msgspec
 from fastavro.schema import SchemaParseException, fingerprint, to_parsing_canonical_form
 
 from schemas.avro import MAJOR, RECORDS, schema_of
+from schemas.avro_writer import writer_of
 from schemas.errors import Poison, SchemaUnknown
 from schemas.events import Struct
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 MAGIC = b"\xc3\x01"
 HEADER_BYTES = 10
 T = TypeVar("T", bound=Struct)
-_BUILTINS = partial(msgspec.to_builtins, builtin_types=(bytes,))
 
 
 class Codec:
@@ -35,6 +37,7 @@ class Codec:
 
     def __init__(self) -> None:
         self._own: dict[type[Struct], tuple[bytes, Any]] = {}
+        self._write: dict[type[Struct], tuple[bytes, Callable[[Struct], bytes]]] = {}
         self._names: dict[type[Struct], str] = {}
         self._writers: dict[bytes, Any] = {}
         self._newer: set[bytes] = set()
@@ -43,17 +46,15 @@ class Codec:
             schema = schema_of(record)
             fp, parsed = _parse(schema)
             self._own[record] = (MAGIC + fp, parsed)
+            self._write[record] = (MAGIC + fp, writer_of(record))
             self._names[record] = record.__name__
             self._writers[fp] = parsed
             self.own_schemas[fp.hex()] = json.dumps(schema, separators=(",", ":"))
 
     def encode(self, value: Struct) -> bytes:
         """The single-object bytes of a record."""
-        header, schema = self._own[type(value)]
-        out = io.BytesIO()
-        out.write(header)
-        fastavro.schemaless_writer(out, schema, _BUILTINS(value))
-        return out.getvalue()
+        header, write = self._write[type(value)]
+        return header + write(value)
 
     def learn(self, schema_json: str) -> str:
         """Take a schema from the schemas topic; its fingerprint in hex. A schema of a newer major is only remembered.

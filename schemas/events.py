@@ -116,4 +116,8 @@ class LogEvent(Struct, frozen=True, kw_only=True):
     @property
     def has_content(self) -> bool:
         """Whether any canonical part is content that is not empty."""
-        return self.kind in CONTENT_KINDS and any(part.is_content for part in self.canonical)
+        if self.kind in CONTENT_KINDS:
+            for part in self.canonical:
+                if part.is_content:
+                    return True
+        return False

@@ -13,6 +13,11 @@ class Struct(msgspec.Struct, frozen=True, omit_defaults=True):
     """Base of every record: frozen, written without its defaults (keyword-only is not inherited, so each says it)."""
 
 
+_CONTENT = frozenset(
+    {PartType.TEXT, PartType.REASONING, PartType.REFUSAL, PartType.TOOL_CALL, PartType.CITATION}
+)
+
+
 class Canonical(Struct, frozen=True, kw_only=True):
     """One part of what a provider event said.
 
@@ -39,7 +44,7 @@ class Canonical(Struct, frozen=True, kw_only=True):
     @property
     def is_content(self) -> bool:
         """Content: text, reasoning, refusal, tool arguments or a citation, not empty."""
-        return bool(self.text) and self.type is not PartType.FINISH and self.type is not PartType.UNKNOWN
+        return bool(self.text) and self.type in _CONTENT
 
 
 class Usage(Struct, frozen=True, kw_only=True):

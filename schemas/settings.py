@@ -59,7 +59,9 @@ class Edge(Section):
     id: str = Field("edge-1", description="stands on every record; unique per running process")
     host: str = Field("127.0.0.1", description="loopback unless told: a gateway is put behind a proxy")
     port: int = Field(8080, ge=0, le=65535)
-    drain_s: float = Field(10, ge=0, description="on a stop, running generations have so long to end by themselves")
+    drain_s: float = Field(
+        10, ge=0, description="on a stop, running generations have so long to end by themselves"
+    )
 
 
 class Log(Section):
