@@ -177,7 +177,7 @@ def money(text: str | None, field: str) -> Decimal | None:
     except InvalidOperation as error:
         raise Poison("bad_field", f"{field}: {text!r} is not a decimal") from error
     exponent = value.as_tuple().exponent
-    if not isinstance(exponent, int) or exponent < -MONEY_SCALE or abs(value) >= MONEY_LIMIT:
+    if not isinstance(exponent, int) or exponent < -MONEY_SCALE or value.copy_abs() >= MONEY_LIMIT:
         raise Poison("bad_field", f"{field}: {text!r} does not fit Decimal(38, 18)")
     return value
 
