@@ -23,9 +23,9 @@ from pydantic_settings import (
 
 _MIB = 1 << 20
 _PREFIX = "TOKENTRAIL_"
-_OTHER_NAMES = frozenset({"cache", "api_key"})
-"""No setting of any process: TOKENTRAIL_CACHE is where downloads are kept for all of a user's projects,
-TOKENTRAIL_API_KEY what the command line shows to an edge."""
+_OTHER_NAMES = frozenset({"api_key", "cache", "test_clickhouse_url"})
+"""Names with our prefix that are no setting of a process: a caller's key for the command line, the folder of downloads,
+the server that the tests take instead of the embedded one."""
 
 
 class Section(BaseModel):

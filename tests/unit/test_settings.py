@@ -109,9 +109,10 @@ def test_unknown_argument():
         Settings(edge={"bogus": 1})
 
 
-def test_the_cache_is_no_setting(monkeypatch):
-    """The folder for downloads has our prefix, belongs to no process, and is left alone."""
-    monkeypatch.setenv("TOKENTRAIL_CACHE", "x")
+@pytest.mark.parametrize("name", ["CACHE", "API_KEY", "TEST_CLICKHOUSE_URL"])
+def test_names_of_others(monkeypatch, name):
+    """What has our prefix but belongs to no process (downloads, the command line's key, the tests) is left alone."""
+    monkeypatch.setenv(f"TOKENTRAIL_{name}", "x")
     Settings()
 
 
