@@ -5,13 +5,19 @@ from __future__ import annotations
 import os
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
+
+import clickhouse_connect
 
 from compose.embedded.clickhouse.process import EmbeddedClickHouse
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
+
+    from clickhouse_connect.driver.asyncclient import AsyncClient
+    from clickhouse_connect.driver.client import Client
 
 REAL_URL_VARIABLE = "TOKENTRAIL_TEST_CLICKHOUSE_URL"
 
@@ -46,3 +52,24 @@ def session_clickhouse(tmp_dir: Path) -> Iterator[ClickHouseService]:
         return
     with EmbeddedClickHouse(tmp_dir / "clickhouse") as process:
         yield ClickHouseService(process.url, process)
+
+
+def connect(url: str, **options: Any) -> Client:
+    """Give a client for a service's URL; it closes as a context manager."""
+    return clickhouse_connect.get_client(**_address(url), **options)
+
+
+async def connect_async(url: str, **options: Any) -> AsyncClient:
+    """Give an asynchronous client for a service's URL."""
+    return await clickhouse_connect.get_async_client(**_address(url), **options)
+
+
+def _address(url: str) -> dict[str, Any]:
+    parts = urlsplit(url)
+    return {
+        "host": parts.hostname,
+        "port": parts.port,
+        "username": parts.username or "default",
+        "password": parts.password or "",
+        "secure": parts.scheme == "https",
+    }

@@ -76,13 +76,15 @@ class Execution:
         statement = query.statement
         if statement.kind == "empty":
             raise QueryError.refusal(errors.SYNTAX_ERROR, "Syntax error: the query is empty")
-        if query.must_not_write and not (statement.reads_only or statement.kind in {"set", "use"}):
+        # The tokens have had their say; the engine's own parser has the last word.
+        verdict = link.classify(statement.sql)
+        if statement.kind != "insert" and verdict.statements > 1:
+            raise QueryError.refusal(errors.SYNTAX_ERROR, "Multi-statements are not allowed")
+        reads_only = statement.reads_only and (verdict.reads_only or verdict.statements == 0)
+        if query.must_not_write and not (reads_only or statement.kind in {"set", "use"}):
             raise QueryError.refusal(
                 errors.READONLY, "Cannot execute query in readonly mode: GET only reads, use POST"
             )
-        # The tokens have said "one statement"; the engine's own parser has the last word.
-        if statement.kind != "insert" and link.statements(statement.sql) > 1:
-            raise QueryError.refusal(errors.SYNTAX_ERROR, "Multi-statements are not allowed")
         link.use(database_of(query.database) if query.database else self._session.database)
         # The engine gives every query an id of its own; the client's travels beside it, for KILL QUERY.
         link.settle({"log_comment": query.query_id, **query.settings})
@@ -126,7 +128,8 @@ class Execution:
         """Yield the blocks of a SELECT; only the first keeps a header that each of them repeats."""
         link, parameters = self._session.link, self._query.parameters
         first = True
-        for block in link.stream(statement.sql, output_format, parameters):
+        for block, counts in link.stream(statement.sql, output_format, parameters):
+            self.counts = self.counts.plus(counts)
             yield block if first else block[formats.header_bytes(output_format, block) :]
             first = False
         if first and formats.has_header(output_format):

@@ -11,9 +11,9 @@ import ctypes
 import fcntl
 import json
 import os
-import select
 import signal
 import sys
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, replace
@@ -26,6 +26,7 @@ _PR_SET_PDEATHSIG = 1
 # A stopping server finishes its requests; then it is killed, which loses nothing that was acknowledged.
 _LEFTOVER_STOP_S = 15.0
 _LEFTOVER_KILL_S = 5.0
+_POLL_S = 0.02
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,25 +146,21 @@ def _make_way(folder: Path) -> None:
     if record is None or not record.runs or not record.is_leftover:
         raise _busy(folder, record)
     for number, patience_s in ((signal.SIGTERM, _LEFTOVER_STOP_S), (signal.SIGKILL, _LEFTOVER_KILL_S)):
-        if _ends(record.pid, number, patience_s):
+        if _ends(record, number, patience_s):
             return
     raise _busy(folder, record)
 
 
-def _ends(pid: int, number: signal.Signals, patience_s: float) -> bool:
+def _ends(record: Record, number: signal.Signals, patience_s: float) -> bool:
     """Send a signal and wait for the end of a process that is not our child."""
-    try:
-        process = os.pidfd_open(pid)
-    except ProcessLookupError:
-        return True
-    try:
-        with suppress(ProcessLookupError):
-            signal.pidfd_send_signal(process, number)
-        waiter = select.poll()
-        waiter.register(process, select.POLLIN)
-        return bool(waiter.poll(patience_s * 1000))
-    finally:
-        os.close(process)
+    with suppress(ProcessLookupError):
+        os.kill(record.pid, number)
+    deadline_s = time.monotonic() + patience_s
+    while record.runs:
+        if time.monotonic() >= deadline_s:
+            return False
+        time.sleep(_POLL_S)
+    return True
 
 
 def _busy(folder: Path, record: Record | None) -> DirectoryBusyError:
