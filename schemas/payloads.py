@@ -9,8 +9,11 @@ import msgspec
 from schemas.kinds import Dispatch, EndedBy, Outcome, PartType, Stage, UsageSource
 
 
-class Struct(msgspec.Struct, frozen=True, omit_defaults=True):
-    """Base of every record: frozen, written without its defaults (keyword-only is not inherited, so each says it)."""
+class Struct(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
+    """Base of every record: frozen, written without its defaults (keyword-only is not inherited, so each says it).
+
+    Not watched by the cycle collector: a record holds values only, and windows hold very many records.
+    """
 
 
 _CONTENT = frozenset(
