@@ -98,6 +98,11 @@ class FoldPartition:
         """How many generations are open."""
         return len(self._open)
 
+    @property
+    def waits_for_end(self) -> bool:
+        """Whether ``at_end`` would do anything."""
+        return bool(self._held or self._strays)
+
     def step(self, offset: int, event: LogEvent, now_us: int = 0) -> Sequence[Output]:
         """Fold the record at ``offset``; what it makes known, which must be acknowledged before ``safe()`` is used.
 

@@ -41,6 +41,9 @@ class Strays:
         self._groups: dict[str, Group] = {}
         self._count = 0
 
+    def __len__(self) -> int:
+        return len(self._groups)
+
     def join(self, offset: int, event: LogEvent) -> LogEvent | None:
         """The whole record, or None while parts of it are outstanding."""
         if event.part is None:
