@@ -7,7 +7,11 @@ Reading order, along one request:
 ``auth``            API keys → tenant, key id, roles
 ``dialects/``       what a provider's and a client's protocol mean: pure functions, one file a dialect
 ``generation``      one generation's memory: state, window of acknowledged events, lease, readers
-``driver``          one task a generation: call the provider, capture, publish, end it exactly once
+``recorder``        numbers, encodes, appends; the only place where an event becomes visible
+``driver``          one task a generation: its attempts, and what interrupts them
+``attempt``         one call to one provider, read to its end
+``ending``          attempt_end, then exactly one terminal
+``watch``           pure: the time-outs as deadlines; ``timers`` arms them
 ``policy``          pure: may this failure be tried again, and when
 ``upstream``        the provider's HTTP (aiohttp, only here)
 ``capture``         pure: provider bytes → canonical events of one attempt

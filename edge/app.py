@@ -6,6 +6,7 @@ After: ``routes``.
 
 import gc
 import logging
+import socket
 import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -22,6 +23,8 @@ from schemas.codec import Codec
 from schemas.errors import TokentrailError
 from schemas.settings import Settings
 
+VANISHED_MS = 30_000
+"""Unacknowledged data for so long: the peer is gone, and the grace time begins."""
 GC_ALLOCATIONS = 50_000
 """The default of 700 walks the windows' events many times a second: a sixth of the CPU per chunk when measured."""
 
@@ -43,6 +46,24 @@ def build_app(service: EdgeService) -> FastAPI:
     return app
 
 
+def listen(host: str, port: int) -> socket.socket:
+    """The listening socket: its accepted ones notice a peer that vanished (keepalive, and a bound on unsent data)."""
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    listening = socket.socket(family)
+    listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    listening.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+    if hasattr(socket, "TCP_USER_TIMEOUT"):
+        listening.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, VANISHED_MS)
+    try:
+        listening.bind((host, port))
+    except OSError as error:
+        raise TokentrailError(
+            f"cannot listen on {host}:{port} ({error.strerror}): set TOKENTRAIL_EDGE__PORT"
+        ) from error
+    listening.set_inheritable(True)
+    return listening
+
+
 def main() -> None:
     """Run one edge until SIGTERM or SIGINT."""
     settings = Settings()
@@ -60,8 +81,6 @@ def main() -> None:
     service = EdgeService(settings, KafkaLog(settings, codec), codec, system_clock())
     config = uvicorn.Config(
         build_app(service),
-        host=settings.edge.host,
-        port=settings.edge.port,
         log_level="warning",
         access_log=False,
         timeout_graceful_shutdown=max(1, int(settings.edge.drain_s)),
@@ -72,7 +91,7 @@ def main() -> None:
     gc.freeze()
     gc.set_threshold(GC_ALLOCATIONS, 20, 50)
     try:
-        uvicorn.Server(config).run()
+        uvicorn.Server(config).run(sockets=[listen(settings.edge.host, settings.edge.port)])
     except TokentrailError as error:
         structlog.get_logger().error("the edge cannot start", error=str(error))
         raise SystemExit(1) from error

@@ -116,14 +116,14 @@ class Attempt:
             driver.first_dispatched_us = self.dispatched_us
         driver.generation.signal(Signal.DISPATCHED)
         driver.watch.dispatched(self.dispatched_us)
-        driver.rearm()
+        driver.timers.rearm()
         self.dispatch = Dispatch.SENT
         try:
             async with driver.upstream.call(
                 self.target.provider, driver.dialect.upstream_path, body, {}
             ) as answer:
                 driver.watch.head_came()
-                driver.rearm()
+                driver.timers.rearm()
                 return await self._answer(answer)
         except UpstreamFailed as error:
             if error.dispatch is not Dispatch.ACCEPTED:
@@ -183,7 +183,7 @@ class Attempt:
             driver.generation.signal(Signal.CONTENT_CAPTURED)
         if capture.finish_us is not None and len(capture.state.finishes) >= driver.request.choices:
             driver.watch.finished(now_us)
-            driver.rearm()
+            driver.timers.rearm()
         if not driver.generation.head.done():
             driver.generation.head.set_result(Head(ok=True))
         if self.committed:

@@ -21,11 +21,19 @@ from edge.ending import Ending, write_ending
 from edge.generation import Generation, Head
 from edge.policy import Failure, Rules, after_failure
 from edge.recorder import Recorder
+from edge.timers import Timers
 from edge.upstream import Upstream
 from edge.watch import USAGE_GRACE, Limits, Watch
-from schemas.events import AttemptStart, CancelRequested, EndedBy, Heartbeat, Kind, Outcome, Stage
+from schemas.events import (
+    AttemptStart,
+    CancelRequested,
+    ClientReader,
+    EndedBy,
+    Kind,
+    Outcome,
+)
 from schemas.failures import error_body
-from schemas.lifecycle import STAGES, Signal, State
+from schemas.lifecycle import Signal, State
 from schemas.outcomes import ERRORS
 from schemas.settings import Provider, Route, Settings
 
@@ -67,9 +75,7 @@ class Driver:
         self._interrupt: str | None = None
         self._reading: asyncio.Task[AttemptResult] | None = None
         self._waiting: asyncio.Future[None] | None = None
-        self._timer: asyncio.TimerHandle | None = None
-        self._heartbeat: asyncio.TimerHandle | None = None
-        self._delivery: asyncio.TimerHandle | None = None
+        self.timers = Timers(generation, recorder, self.watch, settings, clock, self.interrupt)
         self.first_dispatched_us: int | None = None
 
     @property
@@ -86,18 +92,14 @@ class Driver:
     async def run(self) -> None:
         """Everything after the opening was acknowledged."""
         self.generation.signal(Signal.START_ACKED)
-        self._beat()
-        self._check_delivery()
-        self._arm()
+        self.timers.start()
         try:
             await self._chain()
         except Exception:
             self._fail()
             raise
         finally:
-            for handle in (self._timer, self._heartbeat, self._delivery):
-                if handle is not None:
-                    handle.cancel()
+            self.timers.stop()
 
     def _fail(self) -> None:
         """A bug of ours ended the driver: its generation still gets exactly one terminal."""
@@ -130,6 +132,11 @@ class Driver:
         else:
             soft_s = self.settings.cancel.soft_ms / 1000
             asyncio.get_running_loop().call_later(soft_s, self.interrupt, "cancelled")
+
+    def note_reader(self, kind: Kind, reader: ClientReader) -> None:
+        """Record that one of this edge's own readers came or left, while the generation runs."""
+        if self.generation.state is not State.FINALIZED:
+            self.recorder.trace(kind, client=reader)
 
     async def _chain(self) -> None:
         rules = Rules(self.settings.retry.max_attempts, self.settings.retry.backoff_ms, self._deadline_us())
@@ -169,7 +176,7 @@ class Driver:
         )
         self.generation.signal(Signal.ATTEMPT_FAILED)
         self._interrupt = None
-        self.rearm()
+        self.timers.rearm()
         self._waiting = asyncio.get_running_loop().create_future()
         try:
             await asyncio.wait_for(self._waiting, wait_us / 1e6)
@@ -240,46 +247,6 @@ class Driver:
         return Head(
             ok=False, status=status, body=body, code=ending.code, retry_after_ms=ending.retry_after_ms
         )
-
-    def _arm(self) -> None:
-        """One timer at the next deadline; deadlines only move back, so it looks again when it fires."""
-        at_us, _ = self.watch.deadline()
-        delay_s = max(0, at_us - self.recorder.elapsed_us()) / 1e6
-        self._timer = asyncio.get_running_loop().call_later(delay_s, self._fire)
-
-    def rearm(self) -> None:
-        """A deadline came nearer (a dispatch, a finish): arm again."""
-        if self._timer is not None:
-            self._timer.cancel()
-        self._arm()
-
-    def _fire(self) -> None:
-        code = self.watch.expired(self.recorder.elapsed_us())
-        if code is not None:
-            self.interrupt(code)
-        if self.generation.state is not State.FINALIZED and self._interrupt is None:
-            self._arm()
-
-    def _beat(self) -> None:
-        """The liveness that the orphan finder watches."""
-        generation, recorder = self.generation, self.recorder
-        if generation.state is State.FINALIZED:
-            return
-        elapsed_us = recorder.elapsed_us()
-        stage = STAGES.get(generation.state, Stage.UNKNOWN)
-        recorder.trace(Kind.HEARTBEAT, heartbeat=Heartbeat(stage=stage, elapsed_ms=elapsed_us // 1000))
-        self._heartbeat = asyncio.get_running_loop().call_later(self.settings.stream.heartbeat_s, self._beat)
-
-    def _check_delivery(self) -> None:
-        """An outage of the log: past the delivery time the readers are told, and the provider is not read any more."""
-        deliver_s = self.settings.log.delivery_s
-        oldest_us = self.recorder.oldest_unacked_us
-        if oldest_us is not None and self.clock.now_us() - oldest_us > deliver_s * 1e6:
-            self.generation.log_away = True
-            self.generation.wake()
-            self.interrupt("log_unavailable")
-        elif self.generation.state is not State.FINALIZED:
-            self._delivery = asyncio.get_running_loop().call_later(deliver_s / 4, self._check_delivery)
 
 
 FOREIGN_TERMINAL = "foreign_terminal"

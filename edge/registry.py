@@ -18,7 +18,7 @@ from edge.log import EventLog
 from edge.metrics import Metrics
 from schemas.codec import Codec
 from schemas.errors import Poison, SchemaUnknown
-from schemas.events import CancelRequested, Stage
+from schemas.events import CancelRequested, ClientReader, Kind, Stage
 from schemas.records import ControlKind, ControlRecord
 from schemas.settings import Settings
 
@@ -74,21 +74,27 @@ class Registry:
         keep_s = self._settings.disconnect.grace_s
         asyncio.get_running_loop().call_later(keep_s, self._entries.pop, entry.generation.id, None)
 
-    def attach(self, generation: Generation) -> None:
-        """A local reader came."""
+    def attach(self, generation: Generation, reader: ClientReader) -> None:
+        """A local reader came; the log is told while the generation runs."""
         generation.readers += 1
         self._metrics.readers.inc()
         entry = self._entries.get(generation.id)
-        if entry is not None and entry.grace is not None:
+        if entry is None or entry.finished:
+            return
+        entry.driver.note_reader(Kind.CLIENT_ATTACHED, reader)
+        if entry.grace is not None:
             entry.grace.cancel()
             entry.grace = None
 
-    def detach(self, generation: Generation) -> None:
+    def detach(self, generation: Generation, reader: ClientReader) -> None:
         """A local reader left."""
         generation.readers -= 1
         self._metrics.readers.dec()
         entry = self._entries.get(generation.id)
-        if entry is None or entry.finished or generation.readers or generation.on_disconnect == "continue":
+        if entry is None or entry.finished:
+            return
+        entry.driver.note_reader(Kind.CLIENT_DETACHED, reader)
+        if generation.readers or generation.on_disconnect == "continue":
             return
         entry.alone_since_us = self._now_us()
         if generation.on_disconnect == "cancel":

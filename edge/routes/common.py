@@ -15,6 +15,7 @@ from edge.generation import Generation
 from edge.log import LogAway
 from edge.service import Busy, EdgeService
 from schemas.errors import TokentrailError
+from schemas.events import ClientReader
 from schemas.failures import error_body
 from schemas.ids import uuid7
 from schemas.outcomes import ERRORS
@@ -103,16 +104,25 @@ class ReaderHooks(Hooks):
         self._model = model
         self._opened_us = service.clock.now_us() if generation is None else generation.accepted_us
         self._first_us: int | None = None
+        self._reader_id = f"{service.clock.random_bits(64):016x}"
+        self._resumed_from = follower.reading.next_seq - 1 if follower.reading.next_seq else None
+        self._ended = False
 
     def opened(self) -> None:
         """See Hooks."""
         if self._generation is not None:
-            self._service.registry.attach(self._generation)
+            reader = ClientReader(reader_id=self._reader_id, resumed_from=self._resumed_from)
+            self._service.registry.attach(self._generation, reader)
 
     def closed(self) -> None:
         """See Hooks."""
         if self._generation is not None:
-            self._service.registry.detach(self._generation)
+            last = self._follower.reading.next_seq - 1
+            reason = "ended" if self._ended else "connection_lost"
+            reader = ClientReader(
+                reader_id=self._reader_id, last_seq=last if last >= 0 else None, reason=reason
+            )
+            self._service.registry.detach(self._generation, reader)
 
     def emitted(self, *, first: bool, terminal: bool) -> None:
         """See Hooks."""
@@ -123,6 +133,7 @@ class ReaderHooks(Hooks):
             )
             if self._generation is not None and self._generation.first_emit_us is None:
                 self._generation.first_emit_us = now_us - self._generation.accepted_us
+        self._ended = self._ended or terminal
         if terminal and self._first_us is not None:
             now_us = self._service.clock.now_us()
             self._service.metrics.last_token_ms.labels(self._model).observe((now_us - self._first_us) / 1000)

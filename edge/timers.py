@@ -1,0 +1,96 @@
+"""The clocks of one running generation: its next time-out, its heartbeat in the log, the outage of the log.
+
+Each is one armed timer of the event loop; what they decide is in ``watch`` (pure) and in the settings. Before:
+``watch``. After: ``driver``.
+"""
+
+import asyncio
+from collections.abc import Callable
+
+from edge.clock import Clock
+from edge.generation import Generation
+from edge.recorder import LOG_UNAVAILABLE, Recorder
+from edge.watch import Watch
+from schemas.events import Heartbeat, Kind
+from schemas.lifecycle import STAGES, State
+from schemas.settings import Settings
+
+DELIVERY_CHECKS = 4
+"""So many looks at the oldest unacknowledged record within the delivery time."""
+
+
+class Timers:
+    """The armed timers; ``interrupt`` is called with a code when one of them says so."""
+
+    def __init__(
+        self,
+        generation: Generation,
+        recorder: Recorder,
+        watch: Watch,
+        settings: Settings,
+        clock: Clock,
+        interrupt: Callable[[str], None],
+    ) -> None:
+        self._generation = generation
+        self._recorder = recorder
+        self._watch = watch
+        self._settings = settings
+        self._clock = clock
+        self._interrupt = interrupt
+        self._deadline: asyncio.TimerHandle | None = None
+        self._heartbeat: asyncio.TimerHandle | None = None
+        self._delivery: asyncio.TimerHandle | None = None
+
+    def start(self) -> None:
+        """Arm all of them; the first heartbeat is written at once."""
+        self._beat()
+        self._check_delivery()
+        self._arm()
+
+    def stop(self) -> None:
+        """Disarm all of them."""
+        for handle in (self._deadline, self._heartbeat, self._delivery):
+            if handle is not None:
+                handle.cancel()
+
+    def rearm(self) -> None:
+        """A deadline came nearer (a dispatch, a finish): arm again."""
+        if self._deadline is not None:
+            self._deadline.cancel()
+        self._arm()
+
+    def _arm(self) -> None:
+        """One timer at the next deadline; deadlines mostly move back, so it looks again when it fires."""
+        at_us, _ = self._watch.deadline()
+        delay_s = max(0, at_us - self._recorder.elapsed_us()) / 1e6
+        self._deadline = asyncio.get_running_loop().call_later(delay_s, self._fire)
+
+    def _fire(self) -> None:
+        if self._generation.state is State.FINALIZED:
+            return
+        code = self._watch.expired(self._recorder.elapsed_us())
+        if code is None:
+            self._arm()
+        else:
+            self._interrupt(code)
+
+    def _beat(self) -> None:
+        """The liveness that the orphan finder watches."""
+        if self._generation.state is State.FINALIZED:
+            return
+        elapsed_ms = self._recorder.elapsed_us() // 1000
+        stage = STAGES[self._generation.state]
+        self._recorder.trace(Kind.HEARTBEAT, heartbeat=Heartbeat(stage=stage, elapsed_ms=elapsed_ms))
+        self._heartbeat = asyncio.get_running_loop().call_later(self._settings.stream.heartbeat_s, self._beat)
+
+    def _check_delivery(self) -> None:
+        """An outage of the log: past the delivery time readers are told, and the provider is not read any more."""
+        deliver_s = self._settings.log.delivery_s
+        oldest_us = self._recorder.oldest_unacked_us
+        if oldest_us is not None and self._clock.now_us() - oldest_us > deliver_s * 1e6:
+            self._generation.log_away = True
+            self._generation.wake()
+            self._interrupt(LOG_UNAVAILABLE)
+        elif self._generation.state is not State.FINALIZED:
+            loop = asyncio.get_running_loop()
+            self._delivery = loop.call_later(deliver_s / DELIVERY_CHECKS, self._check_delivery)
