@@ -22,6 +22,7 @@ import msgspec
 from schemas.errors import Poison
 from schemas.events import LogEvent, PartType
 from schemas.ids import start_ms
+from schemas.money import fits
 from schemas.topics import DEAD_LETTERS as DEAD_LETTERS_TOPIC
 from schemas.topics import EVENTS as EVENTS_TOPIC
 from sinks.store import Row, Table
@@ -34,9 +35,6 @@ Columns = dict[str, Column]
 
 START_US_MAX = 9_000_000_000_000_000
 """An id of a later time than the year 2255 is no id of ours: DateTime64(6) ends in 2299."""
-MONEY_SCALE = 18
-MONEY_LIMIT = Decimal(10) ** 20
-"""Decimal(38, 18) holds 20 digits before the point and 18 behind it."""
 
 _json = msgspec.json.Encoder()
 _SUBRECORDS = (
@@ -176,8 +174,7 @@ def money(text: str | None, field: str) -> Decimal | None:
         value = Decimal(text)
     except InvalidOperation as error:
         raise Poison("bad_field", f"{field}: {text!r} is not a decimal") from error
-    exponent = value.as_tuple().exponent
-    if not isinstance(exponent, int) or exponent < -MONEY_SCALE or value.copy_abs() >= MONEY_LIMIT:
+    if not fits(value):
         raise Poison("bad_field", f"{field}: {text!r} does not fit Decimal(38, 18)")
     return value
 

@@ -40,19 +40,21 @@ SELECT
 FROM generations_final
 ARRAY JOIN diagnoses AS diagnosis;
 
--- The current line of a key: its highest revision; where that has several contents, the first in log order, and
--- `conflicts` says how many others there are (they are quarantined, not summed).
+-- The current lines of an attempt and side: those of its highest revision, all of them together (a later revision may
+-- have other buckets). Where one of them has several contents, the first in log order stands, and `conflicts` says how
+-- many others there are: they are quarantined, not summed.
 CREATE OR REPLACE VIEW ledger_current AS
-SELECT * EXCEPT (place, `partition`, `offset`, precedence)
+SELECT * EXCEPT (place, latest, `partition`, `offset`, precedence)
 FROM
 (
     SELECT
         *,
-        row_number() OVER (PARTITION BY tenant, generation_id, attempt, side, bucket ORDER BY revision DESC, `offset` ASC) AS place,
+        max(revision) OVER (PARTITION BY tenant, generation_id, attempt, side) AS latest,
+        row_number() OVER (PARTITION BY tenant, generation_id, attempt, side, bucket, revision ORDER BY `offset` ASC) AS place,
         count() OVER (PARTITION BY tenant, generation_id, attempt, side, bucket, revision) - 1 AS conflicts
     FROM ledger FINAL
 )
-WHERE place = 1;
+WHERE place = 1 AND revision = latest;
 
 -- Started within the last day, and neither a terminal nor a finalized row yet.
 CREATE OR REPLACE VIEW live_generations AS

@@ -119,6 +119,17 @@ def test_nothing_is_summed_over_revisions(store):
     assert (cost["lines"], cost["unpriced_lines"], cost["conflicts"]) == (3, 1, 1)
 
 
+def test_a_later_revision_replaces_the_whole_attempt(store):
+    """An attempt first told as lost, with one line of unknown amount, keeps nothing of that when its own word comes."""
+    lost = ledger(ENDED, "none", 0, amount=None, quantity=None)
+    told = [ledger(ENDED, bucket, 1) for bucket in ("input", "output")]
+    store.insert(
+        derived.LEDGER, [derived.ledger_row(line, 0, n) for n, line in enumerate([*told, lost])], "t"
+    )
+    found = store.query("SELECT bucket, revision FROM ledger_current ORDER BY bucket")
+    assert [(row["bucket"], row["revision"]) for row in found] == [("input", 1), ("output", 1)]
+
+
 def test_unmeasured_is_not_zero(store):
     """A bucket that nobody measured has no quantity and is counted beside the sum."""
     store.insert(derived.LEDGER, blocks()[derived.LEDGER], "t")
