@@ -25,6 +25,7 @@ from compose.client import EdgeClient, Frame
 from compose.state import StackState
 from compose.warehouse import Row, query
 from schemas.errors import TokentrailError
+from schemas.money import plain, total
 from schemas.settings import ClickHouse
 
 PROMPT = "Tell me how a stream survives a broken connection."
@@ -65,7 +66,7 @@ class Proof:
     def provider_cost_usd(self) -> str:
         """The exact sum of the ledger's provider side; empty where a line has no amount."""
         amounts = [line["amount"] for line in self.ledger if line["side"] == "provider_cost"]
-        return "" if None in amounts or not amounts else f"{sum(amounts):f}"
+        return "" if None in amounts or not amounts else plain(total(amounts))
 
     def as_json(self, state: StackState) -> dict[str, Any]:
         """The summary for scripts."""

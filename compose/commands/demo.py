@@ -78,7 +78,7 @@ async def _demo(options: UpOptions, *, once: bool, as_json: bool) -> Proof | Non
         async with running(options, lambda name, line: said.print(f"  [dim]{name:<11}{line}[/]")) as state:
             clickhouse = _clickhouse(state)
             key = next(iter(options.folder.read_keys().values()))
-            proof = await prove(state, key, clickhouse, said.print)
+            proof = await prove(state, key, clickhouse, lambda line: said.print(line, soft_wrap=True))
             if as_json:
                 print_json(proof.as_json(state))
             else:

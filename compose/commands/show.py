@@ -5,6 +5,7 @@ Before this file: ``cli``. After it: ``compose.asking``, ``compose.warehouse``.
 """
 
 import asyncio
+from collections.abc import Iterator
 from typing import Annotated, Any
 
 import typer
@@ -121,20 +122,11 @@ def _print(generation_id: str, live: Any, stored: dict[str, list[Row]]) -> None:
     out.print(f"[bold]{generation_id}[/]")
     row = next(iter(stored.get("generation", [])), None)
     facts = Table(box=None, show_header=False, padding=(0, 2))
-    if row is not None:
-        for label, column in _FACTS:
-            if row.get(column) not in (None, ""):
-                value = row[column]
-                shown = (
-                    f"{value:,.1f} ms" if column.endswith("_ms") and isinstance(value, int | float) else value
-                )
-                facts.add_row(f"[dim]{label}[/]", str(shown))
-    elif isinstance(live, dict):
-        for name, value in live.items():
-            facts.add_row(f"[dim]{name}[/]", str(value))
+    for label, value in _facts(row) if row is not None else _running_facts(live):
+        facts.add_row(f"[dim]{label}[/]", value)
     out.print(facts)
     if timeline := stored.get("timeline"):
-        out.print(_timeline(timeline))
+        out.print(_timeline(timeline, stored.get("stalls", [])))
     if attempts := stored.get("attempts"):
         out.print(rows_table([{c: a.get(c) for c in _ATTEMPT_COLUMNS} for a in attempts], "Attempts"))
     for name in ("stalls", "ledger"):
@@ -142,18 +134,43 @@ def _print(generation_id: str, live: Any, stored: dict[str, list[Row]]) -> None:
             out.print(rows_table(rows, name.capitalize()))
 
 
-def _timeline(rows: list[Row]) -> Table:
+def _facts(row: Row) -> Iterator[tuple[str, str]]:
+    for label, column in _FACTS:
+        value = row.get(column)
+        if value not in (None, ""):
+            yield label, f"{value:,.1f} ms" if column.endswith("_ms") else str(value)
+
+
+def _running_facts(live: Any) -> Iterator[tuple[str, str]]:
+    for name, value in live.items() if isinstance(live, dict) else ():
+        if isinstance(value, str | int | float):
+            yield name, str(value)
+
+
+def _timeline(rows: list[Row], stalls: list[Row]) -> Table:
     table = Table(title="Timeline", title_justify="left", header_style="bold")
     table.add_column("ms", justify="right")
     table.add_column("seq", justify="right")
     table.add_column("what")
     table.add_column("")
-    for row in rows:
-        first = row["kind"] in ("delta", "tool_call_delta", "citation_delta")
+    lines = [(row["elapsed_ms"], row["seq"], _what(row), row["said"] or "") for row in rows]
+    lines += [
+        (
+            s["start_ms"],
+            s["seq"],
+            f"[yellow]silent for {s['length_ms']:,.0f} ms[/]",
+            f"ended by {s['ended_by']}",
+        )
+        for s in stalls
+    ]
+    for elapsed_ms, seq, what, said in sorted(lines, key=lambda line: (line[0] is None, line[0])):
         table.add_row(
-            "" if row["elapsed_ms"] is None else f"{row['elapsed_ms']:,.1f}",
-            "" if row["seq"] is None else str(row["seq"]),
-            "[green]first token[/]" if first else row["kind"],
-            row["said"] or "",
+            "" if elapsed_ms is None else f"{elapsed_ms:,.1f}", "" if seq is None else str(seq), what, said
         )
     return table
+
+
+def _what(row: Row) -> str:
+    if row["kind"] in ("delta", "tool_call_delta", "citation_delta"):
+        return "[green]first token[/]"
+    return str(row["kind"])

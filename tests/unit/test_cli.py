@@ -253,5 +253,5 @@ def test_a_cost_with_a_hole_is_not_a_sum():
         lines.append({"side": "customer_charge", "amount": Decimal(9)})
         return Proof(GENERATION, 1, 1, 1, True, "", "", "", "", "message_end", 0.0, ROW, lines, ())
 
-    assert proof(Decimal("0.0000010"), Decimal("0.000020")).provider_cost_usd == "0.0000210"
+    assert proof(Decimal("0.0000010"), Decimal("0.000020")).provider_cost_usd == "0.000021"
     assert proof(Decimal(1), None).provider_cost_usd == ""
