@@ -3,14 +3,16 @@
 clickhouse-connect, curl and other HTTP clients work unchanged; a real server replaces it by another URL. Run it with
 ``python -m compose.embedded.clickhouse --path DIR --port N``; from Python use `process.EmbeddedClickHouse`.
 
-Reading order (a request travels from ``server`` to ``engine`` and back):
+Reading order (a request travels from ``serving`` to ``engine`` and back):
 
 ==============  =================================================================================================
 ``process``     for others: ``command``, ``wait_ready``, ``EmbeddedClickHouse`` (start, stop, kill as a child)
 ``__main__``    the process: hold the folder, bind, give up the host, open the engine, serve, stop
 ``holder``      one process per folder: lock, record, leftovers
 ``sandbox``     Landlock: no file outside of the folder, no program, no TCP connection
-``server``      the ASGI application: bodies, answers, errors before and within a stream, clients that go away
+``serving``     uvicorn on a bound socket; the order of a stop
+``server``      the ASGI application: answers, errors before and within a stream, clients that go away
+``asgi``        bodies with a limit, whole responses
 ``request``     query string, headers, body -> what to run
 ``guard``       what a statement is, where its data starts, whether it may run; ``lexer`` cuts it into tokens
 ``sessions``    connections that outlive a request

@@ -10,7 +10,6 @@ Before it in the flow: ``process`` (which starts it). After it: ``holder``, ``sa
 
 import argparse
 import os
-import signal
 import socket
 import sys
 import time
@@ -23,7 +22,6 @@ from compose.embedded.clickhouse.errors import PortBusyError, QueryError, StartE
 # Half of the machine for the engine, as a server of its own would be given less than all.
 _SERVER_MEMORY_SHARE = 0.5
 _QUERY_MEMORY_SHARE = 0.25
-_GRACE_S = 10
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -99,10 +97,9 @@ def _serve(folder: Path, listener: socket.socket, publish: Callable[[], None], p
             "No Landlock in this kernel: only statement checks keep queries away from the host's files.\n"
         )
     # Imported here: chdb starts threads at import, and only threads started inside of the sandbox are bound by it.
-    import uvicorn
-
     from compose.embedded.clickhouse.engine import Engine, EngineLimits
     from compose.embedded.clickhouse.server import Account, ClickHouseHttp
+    from compose.embedded.clickhouse.serving import serve
 
     memory_bytes = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     limits = EngineLimits(int(memory_bytes * _SERVER_MEMORY_SHARE), int(memory_bytes * _QUERY_MEMORY_SHARE))
@@ -111,20 +108,8 @@ def _serve(folder: Path, listener: socket.socket, publish: Callable[[], None], p
     except QueryError as error:
         raise StartError(f"The engine cannot open {folder}: {error.text}") from error
     application = ClickHouseHttp(engine, Account(password=password))
-    config = uvicorn.Config(
-        application,
-        lifespan="on",
-        log_level="warning",
-        access_log=False,
-        server_header=False,
-        timeout_keep_alive=30,
-        timeout_graceful_shutdown=_GRACE_S,
-    )
-    # uvicorn raises the signal that stopped it once more at its end; a stop on request is not a failure.
-    for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, lambda _number, _frame: None)
     publish()
-    uvicorn.Server(config).run(sockets=[listener])
+    serve(application, listener)
 
 
 if __name__ == "__main__":

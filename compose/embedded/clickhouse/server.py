@@ -5,7 +5,7 @@ before anything runs (a client that breaks off inserts nothing); an error before
 ``X-ClickHouse-Exception-Code``, one after it is written into the stream between ``X-ClickHouse-Exception-Tag``s; a
 reader that is gone stops its SELECT, a writer that is gone does not stop its INSERT.
 
-Before it in the flow: ``__main__`` (uvicorn). After it: ``request``, ``sessions``, ``execution``.
+Before it in the flow: ``serving`` (uvicorn), ``asgi``. After it: ``request``, ``sessions``, ``execution``.
 """
 
 import asyncio
@@ -14,31 +14,34 @@ import json
 import os
 import secrets
 import time
-from collections.abc import Awaitable, Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from http import HTTPStatus
 from typing import Any
 
 from compose.embedded.clickhouse import errors, formats, wire
+from compose.embedded.clickhouse.asgi import (
+    Message,
+    Receive,
+    Send,
+    late_error,
+    raw_headers,
+    read_body,
+    respond,
+    wait_until_gone,
+)
 from compose.embedded.clickhouse.engine import Engine
 from compose.embedded.clickhouse.errors import QueryError
 from compose.embedded.clickhouse.execution import Execution
 from compose.embedded.clickhouse.request import HttpRequest, Query, read
 from compose.embedded.clickhouse.sessions import Sessions
 
-# Larger inserts belong into several requests; a body is held in memory twice (packed and unpacked).
-REQUEST_BYTES_MAX = 256 * 1024 * 1024
 # Bodies up to this size are understood on the event loop; larger ones would stop it for too long.
 _INLINE_BYTES_MAX = 64 * 1024
 # Queries that may run at the same time. The engine uses every core for one already; more keeps short ones moving.
 _THREADS = 4 * (os.cpu_count() or 1)
 _CONTROL_THREADS = 2
 SERVER_NAME = "embedded"
-
-Message = dict[str, Any]
-Receive = Callable[[], Awaitable[Message]]
-Send = Callable[[Message], Awaitable[None]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,14 +80,14 @@ class ClickHouseHttp:
         if path in {"/ping", "/replicas_status"} or (
             path == "/" and method in {"GET", "HEAD"} and not scope["query_string"]
         ):
-            await _respond(send, HTTPStatus.OK, self._headers("text/html; charset=UTF-8"), b"Ok.\n", method)
+            await respond(send, HTTPStatus.OK, self._headers("text/html; charset=UTF-8"), b"Ok.\n", method)
             return
         if path not in {"/", "/query"}:
             text = f"There is no handle {path}\n\nUse / or /ping for health checks.\nSend queries with POST (GET reads only).\n"
-            await _respond(send, HTTPStatus.NOT_FOUND, self._headers("text/plain"), text.encode(), method)
+            await respond(send, HTTPStatus.NOT_FOUND, self._headers("text/plain"), text.encode(), method)
             return
         try:
-            body = await _body(receive, headers)
+            body = await read_body(receive, headers)
             if body is None:
                 return
             request = HttpRequest(method, scope["query_string"].decode("latin-1"), headers, body)
@@ -103,7 +106,7 @@ class ClickHouseHttp:
                 errors.AUTHENTICATION_FAILED,
                 f"{query.user}: Authentication failed: password is incorrect, or no such user",
             )
-        gone = asyncio.create_task(_wait_until_gone(receive))
+        gone = asyncio.create_task(wait_until_gone(receive))
         try:
             await self._run(query, request.method, gone, send)
         finally:
@@ -128,9 +131,9 @@ class ClickHouseHttp:
         encoder = wire.encoder(coding, frames=query.frames)
         if execution.has_ended():
             whole = await self._encoded(encoder, batch, last=True) if batch else b""
-            await _respond(send, HTTPStatus.OK, headers, whole, method)
+            await respond(send, HTTPStatus.OK, headers, whole, method)
             return
-        await send({"type": "http.response.start", "status": HTTPStatus.OK, "headers": _raw(headers)})
+        await send({"type": "http.response.start", "status": HTTPStatus.OK, "headers": raw_headers(headers)})
         while not execution.has_ended():
             body = await self._encoded(encoder, batch)
             await send({"type": "http.response.body", "body": body, "more_body": True})
@@ -140,7 +143,7 @@ class ClickHouseHttp:
             try:
                 batch = await self._step(execution, query, gone)
             except QueryError as error:
-                batch = _late_error(self._text(error), tag)
+                batch = late_error(self._text(error), tag)
         body = await self._encoded(encoder, batch, last=True)
         await send({"type": "http.response.body", "body": body, "more_body": False})
 
@@ -154,8 +157,11 @@ class ClickHouseHttp:
             await asyncio.get_running_loop().run_in_executor(self._control, self._kill, query.query_id)
         return await step
 
+    def stop_queries(self) -> None:
+        """Stop every query that runs: each client hears code 394."""
+        self._kill(None)
+
     def _kill(self, query_id: str | None) -> None:
-        """Stop the query with the client's id, or all of them."""
         link = self._engine.link()
         try:
             if query_id is None:
@@ -220,7 +226,7 @@ class ClickHouseHttp:
         headers = self._headers("text/plain; charset=UTF-8") | {
             "X-ClickHouse-Exception-Code": str(error.code)
         }
-        await _respond(
+        await respond(
             send, error.status, headers, self._text(error).encode("utf-8", "replace") + b"\n", method
         )
 
@@ -230,71 +236,12 @@ class ClickHouseHttp:
             if message["type"] == "lifespan.startup":
                 await send({"type": "lifespan.startup.complete"})
             else:
-                # The server has waited for its requests as long as it does; what still runs is stopped now.
-                self._kill(None)
                 self._threads.shutdown(wait=True, cancel_futures=True)
                 self._control.shutdown(wait=True, cancel_futures=True)
                 self._sessions.close()
                 self._engine.close()
                 await send({"type": "lifespan.shutdown.complete"})
                 return
-
-
-async def _body(receive: Receive, headers: Mapping[str, str]) -> bytes | None:
-    """Return the whole body, None where the client left before its end; raise `QueryError` where it is too large."""
-    too_large = QueryError.refusal(
-        errors.QUERY_IS_TOO_LARGE, f"The request is larger than {REQUEST_BYTES_MAX} bytes: send it in parts"
-    )
-    if int(headers.get("content-length") or 0) > REQUEST_BYTES_MAX:
-        raise too_large
-    parts: list[bytes] = []
-    size = 0
-    while True:
-        message = await receive()
-        if message["type"] == "http.disconnect":
-            return None
-        parts.append(message.get("body", b""))
-        size += len(parts[-1])
-        if size > REQUEST_BYTES_MAX:
-            raise too_large
-        if not message.get("more_body"):
-            return b"".join(parts)
-
-
-async def _wait_until_gone(receive: Receive) -> None:
-    while (await receive())["type"] != "http.disconnect":
-        pass
-
-
-async def _respond(
-    send: Send, status: HTTPStatus, headers: Mapping[str, str], body: bytes, method: str
-) -> None:
-    """Send a whole response."""
-    with_length = {**headers, "Content-Length": str(len(body))}
-    await send({"type": "http.response.start", "status": status, "headers": _raw(with_length)})
-    await send({"type": "http.response.body", "body": b"" if method == "HEAD" else body})
-
-
-def _raw(headers: Mapping[str, str]) -> list[tuple[bytes, bytes]]:
-    return [(name.encode("latin-1"), value.encode("latin-1", "replace")) for name, value in headers.items()]
-
-
-def _late_error(text: str, tag: str) -> bytes:
-    """Return an error as ClickHouse (≥ 25.11) writes it into a stream that has begun."""
-    message = text.encode("utf-8", "replace")
-    length = str(len(message)).encode()
-    mark = tag.encode()
-    return (
-        b"\r\n__exception__\r\n"
-        + mark
-        + b"\r\n"
-        + message
-        + b"\n"
-        + length
-        + b" "
-        + mark
-        + b"\r\n__exception__\r\n"
-    )
 
 
 def _escaped(value: str) -> str:

@@ -1,0 +1,55 @@
+"""Runs the application on a bound socket until SIGTERM or SIGINT, and stops it in order.
+
+Purpose: the order of a stop: no new connections, running requests get `QUERIES_STOP_AFTER_S`, then their queries are
+stopped (their clients hear why), then sessions and engine are closed. Invariants: a stop on request ends without an
+exception; an acknowledged insert is in the engine before its answer, so none is lost either way.
+
+Before it in the flow: ``__main__``. After it: ``server``.
+"""
+
+import asyncio
+import signal
+import socket
+
+import uvicorn
+
+from compose.embedded.clickhouse.server import ClickHouseHttp
+
+# An insert takes a fraction of a second, an analyst's query may take minutes: nobody waits that long for a stop.
+QUERIES_STOP_AFTER_S = 3.0
+_GRACE_S = 10
+# An idle client finds its connection open for as long as a ClickHouse server keeps one.
+_KEEP_ALIVE_S = 30
+
+
+class _Server(uvicorn.Server):
+    """uvicorn, which stops what runs for too long when it stops itself."""
+
+    def __init__(self, config: uvicorn.Config, application: ClickHouseHttp) -> None:
+        super().__init__(config)
+        self._application = application
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        """Stop in order."""
+        timer = asyncio.get_running_loop().call_later(QUERIES_STOP_AFTER_S, self._application.stop_queries)
+        await super().shutdown(sockets)
+        timer.cancel()
+
+
+def serve(application: ClickHouseHttp, listener: socket.socket) -> None:
+    """Answer on ``listener``; return after a stop."""
+    config = uvicorn.Config(
+        application,
+        lifespan="on",
+        log_level="warning",
+        access_log=False,
+        server_header=False,
+        timeout_keep_alive=_KEEP_ALIVE_S,
+        timeout_graceful_shutdown=_GRACE_S,
+    )
+    server = _Server(config, application)
+    # uvicorn raises the signal that stopped it once more at its end; a stop on request is not a failure. And one that
+    # comes before uvicorn listens for it is not lost.
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, server.handle_exit)
+    server.run(sockets=[listener])
