@@ -179,7 +179,8 @@ class Attempt:
         seq = driver.recorder.next_seq if self.committed else None
         content = capture.note(captured, now_us, paused_us, seq)
         if content:
-            driver.watch.content(now_us)
+            if driver.watch.content(now_us):
+                driver.timers.rearm()
             driver.generation.signal(Signal.CONTENT_CAPTURED)
         if capture.finish_us is not None and len(capture.state.finishes) >= driver.request.choices:
             driver.watch.finished(now_us)
@@ -251,4 +252,5 @@ class Attempt:
         await driver.recorder.below(limit // 2)
         after_us = driver.recorder.elapsed_us()
         driver.watch.resume(after_us)
+        driver.timers.rearm()
         self._paused_us += after_us - before_us

@@ -62,13 +62,18 @@ class Watch:
         """The provider answered with a response head."""
         self._head = True
 
-    def content(self, now_us: int) -> None:
-        """Content was captured; a finish before it did not end anything."""
-        if self._first_content_us is None:
+    def content(self, now_us: int) -> bool:
+        """Content was captured; whether it is the attempt's first: the stall timer, which takes over, may be nearer.
+
+        A finish before it did not end anything.
+        """
+        first = self._first_content_us is None
+        if first:
             self._first_content_us = now_us
         self._last_us = now_us
         if self._finished_us is not None:
             self._finished_us = now_us
+        return first
 
     def finished(self, now_us: int) -> None:
         """Every choice has its finish reason."""

@@ -105,6 +105,11 @@ class Player:
                 await self._settled.wait()
         return self._settled.is_set()
 
+    async def left(self) -> None:
+        """Wait until the edge has closed every connection; what it did not read is on record then."""
+        while self._tasks:
+            await asyncio.wait(self._tasks)
+
     async def __aenter__(self) -> Self:
         self._settled.set()
         self._server = await asyncio.start_server(self._connected, "127.0.0.1", 0, backlog=256)
@@ -126,7 +131,11 @@ class Player:
             while (head := await connection.read_head()) is not None:
                 if not await self._serve(connection, *head):
                     break
-        except (ConnectionError, asyncio.IncompleteReadError, asyncio.CancelledError):
+        except ConnectionError:
+            # A reset behind the attempt's last write: the edge closed without having read it all.
+            if connection.last is not None:
+                connection.last.aborted_by_edge = True
+        except (asyncio.IncompleteReadError, asyncio.CancelledError):
             # The edge left between or within requests (on record where it matters), or the player ends.
             reset_transport(writer.transport)
         finally:
@@ -152,6 +161,7 @@ class Player:
             return True
         self._open_requests += 1
         self._settled.clear()
+        connection.last = request
         connection.watch()
         try:
             return await self._play(self._attempts[index], connection, request)
@@ -196,6 +206,7 @@ class _Connection:
     def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self._reader, self._writer = reader, writer  # asyncio sets TCP_NODELAY on every TCP transport
         self._gone: asyncio.Task[bytes] | None = None
+        self.last: Request | None = None
         self._early = b""  # the next request's first byte, where it came before this one's end was noted
         self._chunked = True
 
