@@ -16,6 +16,7 @@ from aiokafka.admin import AIOKafkaAdminClient, NewTopic
 from aiokafka.admin.config_resource import ConfigResource, ConfigResourceType
 from aiokafka.errors import KafkaError as VendorError
 from aiokafka.errors import TopicAlreadyExistsError, for_code
+from aiokafka.protocol.admin import DescribeGroupsRequest
 
 from compose.kafka.errors import KafkaError, unreachable
 
@@ -45,6 +46,13 @@ class NewTopicSpec:
     partitions: int
     replication: int
     configs: Mapping[str, str]
+
+
+class _DescribeGroups(DescribeGroupsRequest):  # type: ignore[misc]
+    """Version 2 at most: aiokafka 0.14 reads the answer to version 3 by the schema of version 2, and fails."""
+
+    def prepare(self, versions: Mapping[int, tuple[int, int]]) -> Any:
+        return super().prepare({**versions, self.API_KEY: (0, 2)})
 
 
 @asynccontextmanager
@@ -148,13 +156,14 @@ class Admin:
                 )
             await asyncio.sleep(_POLL_S)
 
-    async def group_states(self, groups: Sequence[str]) -> dict[str, str]:
+    async def group_states(self, groups: Iterable[str]) -> dict[str, str]:
         """Consumer group → its state (Stable, Empty, Dead …)."""
-        return {
-            group["group"]: str(group["state"])
-            for answer in await self._client.describe_consumer_groups(list(groups))
-            for group in answer.to_object()["groups"]
-        }
+        found: dict[str, str] = {}
+        for group in groups:
+            coordinator = await self._client.find_coordinator(group)
+            answer = await self._client._send_request(_DescribeGroups([group]), coordinator)  # noqa: SLF001
+            found |= {name: str(state) for _, name, state, *_ in answer.groups}
+        return found
 
     async def _settings(self, names: Sequence[str]) -> dict[str, tuple[dict[str, str], frozenset[str]]]:
         found: dict[str, tuple[dict[str, str], frozenset[str]]] = {}

@@ -1,6 +1,7 @@
 """`topics apply` against a real broker: made once, left alone, corrected, refused."""
 
 import pytest
+from aiokafka import AIOKafkaConsumer
 
 from compose.kafka import KafkaError, NewTopicSpec, admin, read_whole
 from compose.topics import TopicsRefused, announce_schemas, apply, inspect
@@ -76,3 +77,17 @@ async def test_nobody_there_says_what_to_do():
     """Where no broker answers, the error names the address and the way out."""
     with pytest.raises(KafkaError, match="tokentrail up"):
         await apply("127.0.0.1:1", window_days=WINDOW_DAYS)
+
+
+async def test_group_states_are_told(broker):
+    """A group with a member is Stable, one that nobody has joined is not."""
+    await apply(broker, window_days=WINDOW_DAYS)
+    consumer = AIOKafkaConsumer(EVENTS.name, bootstrap_servers=broker, group_id="present")
+    await consumer.start()
+    try:
+        async with admin(broker) as cluster:
+            states = await cluster.group_states(["present", "absent"])
+    finally:
+        await consumer.stop()
+    assert states["present"] == "Stable"
+    assert states["absent"] != "Stable"
