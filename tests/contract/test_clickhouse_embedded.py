@@ -180,6 +180,26 @@ def test_it_dies_with_the_process_that_started_it(tmp_path):
         assert time.monotonic() < deadline
 
 
+def test_a_password_is_asked_for(tmp_path):
+    """With a password file only its password is let in; without one nobody but this machine is listened to."""
+    secret = tmp_path / "password"
+    secret.write_text("open sesame\n")
+    words = [*command(tmp_path / "data", 0, die_with_owner=True), "--password-file", str(secret)]
+    with subprocess.Popen(words) as process:
+        deadline = time.monotonic() + 20
+        while (record := holder.read_record(tmp_path / "data")) is None or not record.url:
+            assert time.monotonic() < deadline
+        for password, status in (("open sesame", 200), ("", 403), ("other", 403)):
+            assert (
+                httpx.post(record.url, content="SELECT 1", auth=("default", password)).status_code == status
+            )
+        process.terminate()
+    refused = subprocess.run(
+        [*command(tmp_path / "data", 0), "--host", "0.0.0.0"], capture_output=True, check=False
+    )
+    assert (refused.returncode, b"--password-file" in refused.stderr) == (2, True)
+
+
 def test_the_command_is_complete(tmp_path):
     """What a supervisor runs names folder, port and owner."""
     words = command(tmp_path, 8123)

@@ -10,6 +10,7 @@ Before it in the flow: ``process`` (which starts it). After it: ``holder``, ``sa
 
 import argparse
 import os
+import shutil
 import socket
 import sys
 import time
@@ -19,6 +20,7 @@ from pathlib import Path
 from compose.embedded.clickhouse import holder, sandbox
 from compose.embedded.clickhouse.errors import PortBusyError, QueryError, StartError
 
+_LOOPBACK = frozenset({"127.0.0.1", "::1", "localhost"})
 # Half of the machine for the engine, as a server of its own would be given less than all.
 _SERVER_MEMORY_SHARE = 0.5
 _QUERY_MEMORY_SHARE = 0.25
@@ -34,7 +36,7 @@ def main(arguments: list[str] | None = None) -> int:
         if options.die_with_owner:
             holder.die_with_parent(options.owner)
         folder = Path(options.path).resolve()
-        password = _password(options.password_file)
+        password = _password(options.password_file, options.host)
         with holder.held(folder, options.owner) as held, _listener(options.host, options.port) as listener:
             url = f"http://{options.host}:{listener.getsockname()[1]}"
             _serve(folder, listener, lambda: held.publish(url), password)
@@ -77,8 +79,13 @@ def _listener(host: str, port: int) -> socket.socket:
         ) from error
 
 
-def _password(path: Path | None) -> str:
+def _password(path: Path | None, host: str) -> str:
+    """Return the password of the user `default`, empty for none: only this machine is served without one."""
     if path is None:
+        if host not in _LOOPBACK:
+            raise StartError(
+                f"Listening on {host} needs a password: give --password-file, or --host 127.0.0.1."
+            )
         return ""
     try:
         return path.read_text().strip()
@@ -89,8 +96,10 @@ def _password(path: Path | None) -> str:
 def _serve(folder: Path, listener: socket.socket, publish: Callable[[], None], password: str) -> None:
     """Confine the process, open the engine, answer until asked to stop."""
     # chdb opens a throw-away engine in the temporary folder when it is imported; /tmp is about to be out of reach.
+    # What a killed one left behind goes: the folder is ours.
     temporary = folder / "tmp"
-    temporary.mkdir(exist_ok=True)
+    shutil.rmtree(temporary, ignore_errors=True)
+    temporary.mkdir()
     os.environ["TMPDIR"] = str(temporary)
     if not sandbox.confine(folder):
         sys.stderr.write(

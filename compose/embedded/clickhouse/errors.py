@@ -36,9 +36,7 @@ _NAMES = {
 
 # What ClickHouse's HTTP handler answers for a code; every other code is a 500.
 _STATUSES = {
-    **dict.fromkeys(
-        (6, 27, 36, 38, 41, 43, 53, 62, 69, 72, 117, 223, 321, 427, 457, 69), HTTPStatus.BAD_REQUEST
-    ),
+    **dict.fromkeys((6, 27, 36, 38, 41, 43, 53, 62, 69, 72, 117, 321, 427, 457), HTTPStatus.BAD_REQUEST),
     **dict.fromkeys((46, 47, 50, 56, 60, 73, 75, 78, 81, 115, 183, 336), HTTPStatus.NOT_FOUND),
     **dict.fromkeys((192, 193, ACCESS_DENIED, AUTHENTICATION_FAILED), HTTPStatus.FORBIDDEN),
     48: HTTPStatus.NOT_IMPLEMENTED,
