@@ -80,7 +80,7 @@ class Desk:
         if not is_uuid7(generation_id):
             return Refusal(404, "not_found")
         local = self._registry.get(generation_id)
-        if local is not None and local.start_offset is not None:
+        if local is not None and local.start_offset is not None and not local.on_log:
             return await self._local(caller, local, cursor, shown)
         return await self._remote(caller, generation_id, cursor, shown)
 
@@ -118,7 +118,7 @@ class Desk:
             return Refusal(404, "not_found")
         if not self._allowed(caller, local.id, identity.key_id, cursor, shown):
             return Refusal(401, "cursor_invalid")
-        if cursor is not None and not local.on_log:
+        if cursor is not None:
             terminal = local.terminal.event.seq if local.terminal is not None else None
             if cursor.seq == terminal:
                 return Refusal(204, "ended")

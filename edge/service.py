@@ -66,6 +66,7 @@ class EdgeService:
             self.registry.follow_control(self.log, self.codec)
         )
         self._control.add_done_callback(_report)
+        self._budget = asyncio.get_running_loop().create_task(self.registry.keep_budget_always())
 
     async def stop(self) -> None:
         """Let running generations end, then end the rest, flush and disconnect."""
@@ -81,6 +82,7 @@ class EdgeService:
             await asyncio.wait(self._tasks, timeout=self.settings.log.delivery_s)
         if self._control is not None:
             self._control.cancel()
+            self._budget.cancel()
         await self.upstream.stop()
         await self.log.stop()
 
@@ -149,7 +151,6 @@ class EdgeService:
             await entry.driver.recorder.settled(self.settings.log.delivery_s)
         finally:
             self.registry.finish(entry)
-            self.registry.keep_budget()
         terminal = generation.terminal.event if generation.terminal else None
         if terminal is not None:
             code = terminal.error.code if terminal.error else "none"

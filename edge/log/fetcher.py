@@ -21,7 +21,7 @@ from aiokafka.protocol.fetch import FetchRequest
 from aiokafka.record.memory_records import MemoryRecords
 from aiokafka.structs import TopicPartition
 
-from edge.log import OffsetGone
+from edge.log import LogAway, OffsetGone
 from edge.log.passes import Fetched, KeyReader, PartitionReaders
 
 TAIL_WAIT_MS = 250
@@ -36,9 +36,9 @@ class Fetcher:
     """Serves the readers of one topic.
 
     Args:
-        client: connected; two of them, since a broker answers one connection in order and the tail waits there.
+        tail: a connected client; two of them, since a broker answers one connection in order and the tail waits there.
+        catch_up: the other one.
         topic: the events topic.
-        first_offset: asks for the first offset that a partition still holds.
 
     """
 
@@ -48,11 +48,26 @@ class Fetcher:
         self._partitions: defaultdict[int, PartitionReaders] = defaultdict(PartitionReaders)
         self._changed = asyncio.Event()
         self._tasks: list[asyncio.Task[None]] = []
+        self._broken = False
 
     def start(self) -> None:
         """Begin both passes."""
         loop = asyncio.get_running_loop()
         self._tasks = [loop.create_task(self._tail()), loop.create_task(self._catch_up())]
+        for task in self._tasks:
+            task.add_done_callback(self._over)
+
+    @property
+    def broken(self) -> bool:
+        """Whether a pass has ended by a bug: this edge cannot read the log any more."""
+        return self._broken
+
+    def _over(self, task: asyncio.Task[None]) -> None:
+        if not task.cancelled() and (error := task.exception()) is not None:
+            self._broken = True
+            log.error("a reading pass ended", error=repr(error), exc_info=error)
+            for readers in self._partitions.values():
+                readers.fail(LogAway("this edge cannot read the log any more; another one can"))
 
     async def stop(self) -> None:
         """End both passes."""
@@ -131,10 +146,14 @@ class Fetcher:
     ) -> list[tuple[int, Fetched]] | None:
         request = FetchRequest(wait_ms, 1, 8 * FETCH_BYTES, 0, [(self._topic, asked)])
         try:
-            response = await client.send(node, request)
+            return await self._answered(client, node, asked, await client.send(node, request))
         except (KafkaError, OSError) as error:
             log.warning("log fetch failed, asking again", node=node, error=repr(error))
             return None
+
+    async def _answered(
+        self, client: AIOKafkaClient, node: int, asked: list[tuple[int, int, int]], response: Any
+    ) -> list[tuple[int, Fetched]] | None:
         offsets = {number: offset for number, offset, _ in asked}
         out = []
         for _, partitions in response.topics:

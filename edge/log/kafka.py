@@ -53,36 +53,46 @@ class KafkaLog:
 
     async def start(self) -> None:
         """See EventLog."""
-        try:
-            self._asker = AIOKafkaConsumer(
-                bootstrap_servers=self._bootstrap, metadata_max_age_ms=self._age_ms
+        self._asker = AIOKafkaConsumer(bootstrap_servers=self._bootstrap, metadata_max_age_ms=self._age_ms)
+        self._clients = [
+            AIOKafkaClient(
+                bootstrap_servers=self._bootstrap,
+                metadata_max_age_ms=self._age_ms,
+                request_timeout_ms=self._settings.kafka.request_timeout_ms,
             )
-            await self._asker.start()
-            await self._check_topics()
-            self._producers = [await self._new_producer()]
-            for _ in range(2):
-                client = AIOKafkaClient(
-                    bootstrap_servers=self._bootstrap,
-                    metadata_max_age_ms=self._age_ms,
-                    request_timeout_ms=self._settings.kafka.request_timeout_ms,
-                )
-                await client.bootstrap()
-                client.set_topics([EVENTS.name])
-                await client.force_metadata_update()
-                self._clients.append(client)
-            await self._announce()
+            for _ in range(2)
+        ]
+        try:
+            await self._connect()
         except (KafkaError, OSError) as error:
+            await self._close()
             raise LogAway(
                 f"Kafka at {self._bootstrap} does not answer ({error!r}): start it, or set "
                 "TOKENTRAIL_KAFKA__BOOTSTRAP_SERVERS"
             ) from error
+        except BaseException:
+            await self._close()
+            raise
         self._fetcher = Fetcher(self._clients[0], self._clients[1], EVENTS.name)
         self._fetcher.start()
+
+    async def _connect(self) -> None:
+        await self._asker.start()
+        await self._check_topics()
+        self._producers = [await self._new_producer()]
+        for client in self._clients:
+            await client.bootstrap()
+            client.set_topics([EVENTS.name])
+            await client.force_metadata_update()
+        await self._announce()
 
     async def stop(self) -> None:
         """See EventLog."""
         await self._lanes.drain()
         await self._fetcher.stop()
+        await self._close()
+
+    async def _close(self) -> None:
         for client in self._clients:
             await client.close()
         await asyncio.gather(*self._retired, return_exceptions=True)
@@ -111,6 +121,8 @@ class KafkaLog:
 
     async def bounds(self, partition: int) -> tuple[int, int]:
         """See EventLog."""
+        if self._fetcher.broken:
+            raise LogAway("this edge cannot read the log any more: restart it")
         tp = TopicPartition(EVENTS.name, partition)
         try:
             first = await self._asker.beginning_offsets([tp])
@@ -201,7 +213,11 @@ class KafkaLog:
             retry_backoff_ms=50,
             metadata_max_age_ms=self._age_ms,
         )
-        await producer.start()
+        try:
+            await producer.start()
+        except BaseException:
+            await producer.stop()
+            raise
         return producer
 
     async def _send_one(self, topic: str, key: bytes, value: bytes, partition: int) -> None:
