@@ -12,7 +12,7 @@ Before: ``generation`` or ``log``. After: ``emit`` writes it out; ``resume`` dec
 from collections import deque
 
 from edge.generation import Delivered, Generation
-from edge.log import EventLog, OffsetGone, Reader
+from edge.log import EventLog, LogAway, OffsetGone, Reader
 from schemas.codec import Codec
 from schemas.errors import Poison, TokentrailError
 from schemas.events import LogEvent
@@ -141,7 +141,10 @@ class Follower:
             raise LogSilent("the log takes no records at the moment")
         if self._reader is None:
             self._reader = self._log.reader(self._partition, self._key, self._offset)
-        progress = await self._reader.read()
+        try:
+            progress = await self._reader.read()
+        except LogAway as away:
+            raise LogSilent(str(away)) from away
         for raw in progress.records:
             event = self._whole(raw.value, raw.offset)
             if event is not None:
