@@ -11,7 +11,7 @@ import sys
 import typer
 from rich.markup import escape
 
-from compose.commands import cancel, config, demo, doctor, export, show, sql, tail, topics, up
+from compose.commands import bench, cancel, config, demo, doctor, export, show, sql, tail, topics, up
 from compose.commands.common import err
 from compose.embedded.kafka import EmbeddedKafkaError
 from schemas.errors import TokentrailError
@@ -33,6 +33,7 @@ app.command("cancel")(cancel.cancel)
 app.command("sql")(sql.sql)
 app.add_typer(export.app, name="export")
 app.command("doctor")(doctor.doctor)
+app.command("bench")(bench.bench)
 app.add_typer(config.app, name="config")
 
 
