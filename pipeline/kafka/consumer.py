@@ -34,6 +34,7 @@ POLL_MS = 200
 RECORDS_PER_POLL = 2_000
 COMMIT_READ_TRIES = 20
 COMMIT_READ_BACKOFF_S = 0.25
+STOP_LIMIT_S = 5.0
 METADATA_PREFIX = "v1:"
 
 log = structlog.get_logger(__name__)
@@ -98,9 +99,13 @@ class FoldConsumer:
         self._client.subscribe([EVENTS.name], listener=_Listener(self))
 
     async def stop(self) -> None:
-        """Leave; commit before."""
-        if self._client is not None:
-            await self._client.stop()
+        """Leave; commit before. Where no broker answers, the process ends without saying so."""
+        if self._client is None:
+            return
+        try:
+            await asyncio.wait_for(self._client.stop(), STOP_LIMIT_S)
+        except TimeoutError:
+            log.warning("the consumer did not leave in time")
 
     async def batches(self) -> Mapping[int, Sequence[Any]]:
         """The next records by partition (``key``, ``value``, ``offset``), empty after ``POLL_MS`` without any.

@@ -18,6 +18,7 @@ from schemas.settings import Kafka
 BATCH_BYTES_MAX = 1 << 20
 """One open batch per partition is the client's whole buffer: large enough that one slow partition stalls no other."""
 RETRY_BACKOFF_MS = 50
+STOP_LIMIT_S = 5.0
 UNRESOLVED_S = 5.0
 """Futures of a stopped client may never resolve: so long after the request time-out they are given up."""
 
@@ -71,10 +72,10 @@ class Producer:
         return client
 
     async def stop(self) -> None:
-        """Flush and close."""
+        """Close. Whatever was to be acknowledged has been awaited by whoever sent it."""
         client, self._client = self._client, None
         if client is not None:
-            await client.stop()
+            await _close(client, STOP_LIMIT_S)
         if self._closing:
             await asyncio.wait(self._closing)
 
@@ -120,4 +121,4 @@ async def _close(client: Any, limit_s: float) -> None:
     try:
         await asyncio.wait_for(client.stop(), limit_s)
     except (KafkaError, TimeoutError) as error:
-        log.warning("a failed producer did not close", error=repr(error))
+        log.warning("a producer did not close", error=repr(error))
