@@ -22,6 +22,7 @@ from typing import Any
 
 from compose.asking import message_of
 from compose.client import EdgeClient, Frame
+from compose.stack import SIMULATOR_MODEL
 from compose.state import StackState
 from compose.warehouse import Row, query
 from schemas.errors import TokentrailError
@@ -31,8 +32,10 @@ from schemas.settings import ClickHouse
 PROMPT = "Tell me how a stream survives a broken connection."
 ROW_DEADLINE_S = 30.0
 """From the terminal to a row in ClickHouse it takes about a second; a busy machine may need some."""
-CUT_AFTER_FRAMES = 30
+CUT_AFTER_FRAMES = {SIMULATOR_MODEL: 30}
 """About the middle of the simulator's answer of 60 tokens, past its silence."""
+CUT_AFTER_FRAMES_ELSE = 8
+"""A real model may be short."""
 _POLL_S = 0.05
 _DONE = "[DONE]"
 
@@ -165,6 +168,7 @@ async def _stream_and_cut(edge_url: str, key: str, model: str) -> tuple[str, _Re
         "messages": [{"role": "user", "content": PROMPT}],
     }
     read = _Read()
+    cut_after = CUT_AFTER_FRAMES.get(model, CUT_AFTER_FRAMES_ELSE)
     async with (
         EdgeClient(edge_url, key) as edge,
         edge.stream("POST", "/v1/chat/completions", body) as stream,
@@ -174,7 +178,7 @@ async def _stream_and_cut(edge_url: str, key: str, model: str) -> tuple[str, _Re
         generation_id = stream.headers.get("X-Generation-Id", "")
         async for frame in stream.frames:
             read.frames.append(frame)
-            if len(read.frames) >= CUT_AFTER_FRAMES or frame.data == _DONE:
+            if len(read.frames) >= cut_after or frame.data == _DONE:
                 break  # leaving the block closes the socket, as a lost connection does
     if read.ended or not read.frames:
         raise DemoFailed(f"The answer was too short to be cut in the middle: {len(read.frames)} events.")

@@ -56,13 +56,13 @@ QUESTIONS: dict[str, Question] = {
     ),
     "cost-by-tenant": Question(
         "What did each tenant cost, and what is it charged?",
-        """SELECT tenant, side, currency, sum(amount) AS amount, countIf(amount IS NULL) AS without_amount
+        """SELECT tenant, side, currency, sum(amount) AS total, countIf(amount IS NULL) AS lines_without_amount
            FROM ledger_current GROUP BY ALL ORDER BY tenant, side""",
     ),
     "cost-by-model": Question(
         "What did each model cost, by bucket?",
-        """SELECT provider, model, bucket, sum(quantity) AS quantity, sum(amount) AS amount
-           FROM ledger_current WHERE side = 'provider_cost' GROUP BY ALL ORDER BY amount DESC""",
+        """SELECT provider, model, bucket, sum(quantity) AS tokens, sum(amount) AS total
+           FROM ledger_current WHERE side = 'provider_cost' GROUP BY ALL ORDER BY total DESC""",
     ),
     "unpriced": Question(
         "What could not be priced?",

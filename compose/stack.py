@@ -9,6 +9,7 @@ configuration by environment on top of the ``tokentrail.toml`` of its working di
 Before this file: ``config``, ``state``. After it: ``run``.
 """
 
+import asyncio
 import json
 import sys
 import time
@@ -211,7 +212,7 @@ def _edge_environment(shared: Mapping[str, str], name: str, port: int) -> Callab
 
 def _kafka_service(options: UpOptions, kafka: PreparedKafka, node_id: int) -> Service:
     async def is_ready() -> bool:
-        return kafka.is_ready([node_id]) if len(kafka.node_ids) == 1 else kafka.is_ready()
+        return await asyncio.to_thread(kafka.is_ready)  # all of them: a cluster is ready together
 
     return Service(
         name="kafka" if len(kafka.node_ids) == 1 else f"kafka-{node_id}",

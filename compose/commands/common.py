@@ -8,6 +8,7 @@ import asyncio
 import os
 import sys
 from collections.abc import Coroutine
+from decimal import Decimal
 from pathlib import Path
 from typing import Annotated, Any, TypeVar
 
@@ -17,6 +18,7 @@ from rich.console import Console
 
 from compose.state import DEFAULT_FOLDER
 from compose.target import Target, find_target
+from schemas.money import plain
 
 T = TypeVar("T")
 out = Console(highlight=False)
@@ -51,5 +53,9 @@ def run(work: Coroutine[Any, Any, T]) -> T:
 
 def print_json(value: Any) -> None:
     """One line of JSON on stdout."""
-    sys.stdout.write(orjson.dumps(value, default=str, option=orjson.OPT_SORT_KEYS).decode() + "\n")
+    sys.stdout.write(orjson.dumps(value, default=_as_text, option=orjson.OPT_SORT_KEYS).decode() + "\n")
     sys.stdout.flush()
+
+
+def _as_text(value: Any) -> str:
+    return plain(value) if isinstance(value, Decimal) else str(value)

@@ -71,7 +71,7 @@ async def _demo(options: UpOptions, *, once: bool, as_json: bool) -> Proof | Non
             stop.set()
             work.cancel()
 
-    for number in (signal.SIGINT, signal.SIGTERM):
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         asyncio.get_running_loop().add_signal_handler(number, on_signal)
     try:
         said.print("[dim]Starting Kafka, ClickHouse, a provider, two edges, the pipeline and the sinks …[/]")

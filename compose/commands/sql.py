@@ -6,6 +6,7 @@ Before this file: ``cli``. After it: ``compose.warehouse``, ``compose.questions`
 import csv
 import sys
 from collections.abc import Sequence
+from decimal import Decimal
 from enum import StrEnum
 from typing import Annotated, Any
 
@@ -15,6 +16,7 @@ from rich.table import Table
 from compose.commands.common import DEFAULT_DIR, FolderOption, err, out, print_json, target_of
 from compose.questions import QUESTIONS
 from compose.warehouse import Row, query
+from schemas.money import plain
 
 
 class Format(StrEnum):
@@ -64,13 +66,18 @@ def rows_table(rows: Sequence[Row], title: str | None = None) -> Table:
     """A table for people; numbers to the right."""
     table = Table(title=title, title_justify="left", header_style="bold")
     for name, value in rows[0].items():
-        table.add_column(name, justify="right" if isinstance(value, int | float) else "left", overflow="fold")
+        table.add_column(
+            name, justify="right" if isinstance(value, int | float | Decimal) else "left", overflow="fold"
+        )
     for row in rows:
         table.add_row(*("" if value is None else str(_plain(value)) for value in row.values()))
     return table
 
 
 def _plain(value: Any) -> Any:
+    """Money without trailing zeros, measured figures to a thousandth."""
+    if isinstance(value, Decimal):
+        return plain(value)
     if isinstance(value, float):
         return round(value, 3)
     return value

@@ -67,7 +67,7 @@ async def _serve(options: UpOptions, *, as_json: bool) -> None:
             stop.set()
             work.cancel()
 
-    for number in (signal.SIGINT, signal.SIGTERM):
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         loop.add_signal_handler(number, on_signal)
     printer = LogPrinter(options.folder.logs, err)
     try:
@@ -80,12 +80,15 @@ async def _serve(options: UpOptions, *, as_json: bool) -> None:
 
 
 def _tell(state: StackState | None, *, as_json: bool, title: str) -> None:
-    if state is None:
+    if state is None or not state.ready:
         err.print("This stack is being started by another process; run `tokentrail up` again in a moment.")
-        return
-    if as_json:
+    elif as_json:
         print_json(summary(state))
-        return
+    else:
+        _print(state, title)
+
+
+def _print(state: StackState, title: str) -> None:
     out.print(f"[bold green]{title}[/] (supervisor: process {state.supervisor_pid}; Ctrl-C there stops it)")
     addresses = {"kafka": state.kafka.address, "clickhouse": state.clickhouse.address}
     for name, address in (addresses | {f"edge-{n}": url for n, url in enumerate(state.edges, 1)}).items():

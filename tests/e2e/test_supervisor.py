@@ -17,29 +17,11 @@ from compose.embedded.kafka.process import start_mark
 from compose.state import Folder
 from compose.supervisor import stop_leftovers
 from compose.warehouse import query
+from tests.support.stack import ready_state, supervised
 
 pytestmark = [pytest.mark.services, pytest.mark.timeout(300)]
-START_TIMEOUT_S = 120
 RECOVERY_TIMEOUT_S = 60
 BODY = {"model": "sim-fast", "stream": True, "messages": [{"role": "user", "content": "hello"}]}
-
-
-@contextlib.contextmanager
-def supervised(folder):
-    """`tokentrail up` in a process of its own; what it leaves is stopped at the end, by pid."""
-    with (folder.path.parent / "up.txt").open("ab") as log:
-        process = subprocess.Popen(
-            [sys.executable, "-m", "compose.cli", "up", "--dir", str(folder.path), "--port", "0", "--json"],
-            cwd=folder.path.parent,
-            stdout=log,
-            stderr=log,
-        )
-    try:
-        yield process
-    finally:
-        if process.poll() is None:
-            process.terminate()
-        process.wait(60)
 
 
 async def until(condition, timeout_s=RECOVERY_TIMEOUT_S, what="it"):
@@ -48,15 +30,6 @@ async def until(condition, timeout_s=RECOVERY_TIMEOUT_S, what="it"):
         assert time.monotonic() < deadline_s, f"{what} did not come within {timeout_s} s"
         await asyncio.sleep(0.1)
     return found
-
-
-async def ready_state(folder, process):
-    def ready():
-        assert process.poll() is None, (folder.path.parent / "up.txt").read_text()[-3000:]
-        state = folder.read_state()
-        return state if state and state.ready and state.supervisor_pid == process.pid else None
-
-    return await until(ready, START_TIMEOUT_S, "the stack")
 
 
 async def stream_whole(state, key):
@@ -102,7 +75,7 @@ async def test_every_process_may_be_killed(tmp_path):
     """Each process killed with -9 comes back on its port, a second `up` only tells, a killed supervisor is replaced."""
     folder = Folder(tmp_path / "stack")
     with supervised(folder) as first:
-        state = await ready_state(folder, first)
+        state = await asyncio.to_thread(ready_state, folder, first)
         key = folder.read_keys()["acme"]
         generations = [await stream_whole(state, key)]
         await rows_of(state, generations)
@@ -139,7 +112,7 @@ async def test_every_process_may_be_killed(tmp_path):
         assert all(process.runs for process in before.processes)  # they outlive their supervisor
         try:
             with supervised(folder) as heir:
-                after = await ready_state(folder, heir)
+                after = await asyncio.to_thread(ready_state, folder, heir)
                 assert not any(process.runs for process in before.processes)
                 assert (after.edges, after.kafka, after.clickhouse.address) == (
                     before.edges,

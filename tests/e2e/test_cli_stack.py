@@ -1,0 +1,171 @@
+"""Every command against one running stack: the demo's proof, then what an operator, an analyst and finance would ask."""
+
+import asyncio
+import csv
+import io
+import json
+import time
+
+import pytest
+from typer.testing import CliRunner
+
+from compose.cli import app
+from compose.client import EdgeClient
+from compose.config import load_settings
+from compose.demo import prove
+from compose.questions import QUESTIONS
+from compose.state import Folder
+from tests.support.stack import ready_state, supervised
+
+pytestmark = [pytest.mark.services, pytest.mark.timeout(240)]
+
+
+@pytest.fixture(scope="module")
+def stack(tmp_path_factory):
+    """Give the folder and the state of one running stack."""
+    folder = Folder(tmp_path_factory.mktemp("cli") / "stack")
+    with supervised(folder) as process:
+        yield folder, ready_state(folder, process)
+
+
+@pytest.fixture(scope="module")
+def proof(stack):
+    """Give what the demo found on that stack."""
+    folder, state = stack
+    clickhouse = load_settings(state.config).clickhouse.model_copy(update={"url": state.clickhouse.address})
+    return asyncio.run(prove(state, folder.read_keys()["acme"], clickhouse, lambda _: None))
+
+
+def invoke(stack, *arguments, code=0):
+    result = CliRunner(env={"COLUMNS": "200"}).invoke(app, [*arguments, "--dir", str(stack[0].path)])
+    assert result.exit_code == code, f"{result.output} {result.exception!r}"
+    return result.output
+
+
+def test_the_demo_holds(stack, proof):
+    """Cut, resumed on the other edge, read again and stored: the same text, no failure, an exact cost."""
+    assert proof.failures == ()
+    summary = proof.as_json(stack[1])
+    assert summary["text_sha256_live"] == summary["text_sha256_resumed"] == summary["text_sha256_clickhouse"]
+    assert summary["resumed_on_other_edge"] is True
+    assert summary["cut_after_seq"] == summary["resumed_from_seq"]
+    assert summary["stall_count"] == 1
+    assert summary["stall_ms"] > 2300
+    assert summary["usage"]["output"] == 60
+    assert summary["provider_cost_usd"] == "0.0000255"  # 15 × 0.10 + 60 × 0.40 per million tokens
+    assert summary["kafka"]["kind"] == summary["clickhouse"]["kind"] == "embedded"
+    assert summary["kafka"]["version"].startswith("4.")
+
+
+def test_doctor_is_green(stack):
+    """On a healthy stack no check is red and none is skipped."""
+    checks = json.loads(invoke(stack, "doctor", "--json"))
+    assert checks["ok"] is True
+    assert {check["verdict"] for check in checks["checks"]} == {"ok"}
+    assert " red " not in invoke(stack, "doctor")
+
+
+def test_doctor_names_what_is_wrong(stack):
+    """An edge that is not there is red, says what to do, and the exit code tells."""
+    checks = json.loads(invoke(stack, "doctor", "--json", "--edge", "http://127.0.0.1:1", code=1))["checks"]
+    red = {check["name"]: check["remedy"] for check in checks if check["verdict"] == "red"}
+    assert "edges ready" in red
+    assert all(red.values())
+
+
+def test_tail_reads_what_the_clients_got(stack, proof):
+    """`tail ID --json` gives each numbered record once, in order, from start to terminal, with the same text."""
+    rows = [json.loads(line) for line in invoke(stack, "tail", proof.generation_id, "--json").splitlines()]
+    numbered = [row for row in rows if "seq" in row]
+    assert [row["seq"] for row in numbered] == list(range(len(numbered)))
+    assert (numbered[0]["kind"], numbered[-1]["kind"]) == ("message_start", "message_end")
+    assert "".join(row["text"] for row in numbered if row["kind"] == "delta") == proof.text
+    assert any(row["kind"] == "attempt_end" for row in rows) or len(rows) > len(numbered)
+    shown = invoke(stack, "tail", proof.generation_id, "--no-trace")
+    assert "message_start" in shown
+    assert "heartbeat" not in shown
+
+
+def test_show_tells_the_story(stack, proof):
+    """`show ID` has timeline, stall, attempt and ledger, from the edge and from ClickHouse."""
+    shown = json.loads(invoke(stack, "show", proof.generation_id, "--json"))
+    assert shown["edge"]["state"] == "finalized"
+    assert shown["generation"][0]["terminal"] == "message_end"
+    assert len(shown["stalls"]) == 1
+    assert shown["ledger"]
+    text = invoke(stack, "show", proof.generation_id)
+    for word in ("first token", "silent for", "message_end", "simulator", "provider_cost"):
+        assert word in text
+
+
+@pytest.mark.parametrize("name", list(QUESTIONS))
+def test_ready_questions_are_answered(stack, proof, name):
+    """Each ready question is valid SQL over the shipped views."""
+    assert proof.generation_id
+    assert isinstance(json.loads(invoke(stack, "sql", name, "--json")), list)
+
+
+def test_sql_as_csv(stack, proof):
+    """An answer as CSV is what SQL says."""
+    question = f"SELECT toString(generation_id) AS id, stall_count FROM generations_final WHERE id = '{proof.generation_id}'"  # noqa: S608
+    rows = list(csv.reader(io.StringIO(invoke(stack, "sql", question, "--format", "csv"))))
+    assert rows == [["id", "stall_count"], [proof.generation_id, "1"]]
+
+
+def test_refused_sql_is_one_sentence(stack):
+    """A wrong statement ends with ClickHouse's own words and no traceback."""
+    result = CliRunner().invoke(app, ["sql", "SELEC 1", "--dir", str(stack[0].path)])
+    assert "ClickHouse refuses this" in str(result.exception)
+
+
+def test_the_bill_is_the_ledger(stack, proof, tmp_path):
+    """The exported bill has the ledger's lines and exact sum; a second export is the same file."""
+    period = time.strftime("%Y-%m", time.gmtime())
+    arguments = (
+        "export",
+        "bill",
+        "--tenant",
+        "acme",
+        "--period",
+        period,
+        "--side",
+        "provider_cost",
+        "--json",
+    )
+    made = [
+        json.loads(invoke(stack, *arguments, "--out", str(tmp_path / name))) for name in ("a.csv", "b.csv")
+    ]
+    assert made[0]["sha256"] == made[1]["sha256"]
+    with (tmp_path / "a.csv").open() as file:
+        lines = [row for row in csv.DictReader(file) if row["generation_id"] == proof.generation_id]
+    assert {line["bucket"] for line in lines} == {line["bucket"] for line in proof.ledger}
+
+
+async def _cancelled(stack):
+    folder, state = stack
+    body = {"model": "sim-long", "stream": True, "messages": [{"role": "user", "content": "hello"}]}
+    async with (
+        EdgeClient(state.edges[0], folder.read_keys()["globex"]) as edge,
+        edge.stream("POST", "/v1/chat/completions", body) as stream,
+    ):
+        frames = []
+        async for frame in stream.frames:
+            frames.append(frame)
+            if len(frames) == 3:
+                generation_id = stream.headers["X-Generation-Id"]
+                answer = await asyncio.to_thread(invoke, stack, "cancel", generation_id, "--json")
+        return json.loads(answer), frames
+
+
+def test_cancel_finds_the_tenant_and_ends_the_stream(stack):
+    """`cancel ID` ends a running stream of either development tenant; its client sees the end."""
+    answer, frames = asyncio.run(_cancelled(stack))
+    assert answer["terminal"]["finish_reason"] == "cancelled"
+    assert "cancelled" in frames[-1].data
+
+
+def test_topics_are_right_and_stay_so(stack):
+    """`topics check` and `topics apply` find nothing to do on a stack that is up."""
+    assert json.loads(invoke(stack, "topics", "check", "--json")) == {"create": [], "alter": [], "refuse": []}
+    applied = json.loads(invoke(stack, "topics", "apply", "--json"))
+    assert (applied["created"], applied["altered"], applied["schemas_announced"]) == ([], [], [])
