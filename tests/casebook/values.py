@@ -35,6 +35,10 @@ def load_vectors(folder: Path) -> list[dict[str, Any]]:
         if not isinstance(book, dict) or book.get("format") != FORMAT:
             raise ValueError(f"{path} is not of format {FORMAT}")
         vectors.extend(book["vectors"])
+    by_id = {vector["id"]: vector for vector in vectors}
+    for vector in vectors:
+        if twin := vector.get("expect", {}).get("same_body_as"):
+            vector["twins"] = [by_id[twin]]
     return vectors
 
 
@@ -67,3 +71,11 @@ def within(value: Any, wanted: Any) -> bool:
         low, high = wanted
         return value is not None and bool(low <= value <= high)
     return bool(value == wanted)
+
+
+def check_all(seen, expect, checks, what="expect"):
+    """Every key of a part of ``expect``, each by its own check."""
+    unknown = expect.keys() - checks.keys()
+    assert not unknown, f"{what}: no check for {sorted(unknown)}"
+    for key, wanted in expect.items():
+        checks[key](seen, wanted)
