@@ -16,8 +16,9 @@ from typing import Any
 
 import structlog
 from aiokafka.client import AIOKafkaClient
-from aiokafka.errors import KafkaError
+from aiokafka.errors import KafkaError, for_code
 from aiokafka.protocol.fetch import FetchRequest
+from aiokafka.protocol.offset import OffsetRequest
 from aiokafka.record.memory_records import MemoryRecords
 from aiokafka.structs import TopicPartition
 
@@ -29,6 +30,7 @@ CATCH_UP_WAIT_MS = 5
 FETCH_BYTES = 256 * 1024
 RETRY_S = 0.1
 _OUT_OF_RANGE = 1
+_EARLIEST = -2
 log = structlog.get_logger()
 
 
@@ -49,6 +51,8 @@ class Fetcher:
         self._changed = asyncio.Event()
         self._tasks: list[asyncio.Task[None]] = []
         self._broken = False
+        self._silent: set[int] = set()
+        self._turns = dict.fromkeys(self._clients, 0)
 
     def start(self) -> None:
         """Begin both passes."""
@@ -128,6 +132,12 @@ class Fetcher:
             leader = client.cluster.leader_for_partition(TopicPartition(self._topic, number))
             if leader is not None and leader >= 0:
                 by_node[leader].append((number, offset, FETCH_BYTES))
+        self._turns[which] += 1
+        for (
+            asked
+        ) in by_node.values():  # only the first with news may answer a record above FETCH_BYTES: take turns
+            turn = self._turns[which] % len(asked)
+            asked[:] = asked[turn:] + asked[:turn]
         answers = await asyncio.gather(
             *(self._ask(client, node, asked, wait_ms) for node, asked in by_node.items())
         )
@@ -146,35 +156,49 @@ class Fetcher:
     ) -> list[tuple[int, Fetched]] | None:
         request = FetchRequest(wait_ms, 1, 8 * FETCH_BYTES, 0, [(self._topic, asked)])
         try:
-            return await self._answered(client, node, asked, await client.send(node, request))
+            response = await client.send(node, request)
+            out, refused = self._take(response, {number: offset for number, offset, _ in asked})
+            for number, offset in refused:
+                await self._out_of_range(client, node, number, offset)
         except (KafkaError, OSError) as error:
-            log.warning("log fetch failed, asking again", node=node, error=repr(error))
+            if node not in self._silent:
+                self._silent.add(node)
+                log.warning("the log gives nothing, asking again until it does", node=node, error=repr(error))
             return None
+        if node in self._silent:
+            self._silent.discard(node)
+            log.info("the log gives records again", node=node)
+        return out
 
-    async def _answered(
-        self, client: AIOKafkaClient, node: int, asked: list[tuple[int, int, int]], response: Any
-    ) -> list[tuple[int, Fetched]] | None:
-        offsets = {number: offset for number, offset, _ in asked}
-        out = []
+    def _take(
+        self, response: Any, offsets: dict[int, int]
+    ) -> tuple[list[tuple[int, Fetched]], list[tuple[int, int]]]:
+        """What was fetched, and the partitions whose offset the log does not hold."""
+        out, refused, trouble = [], [], None
         for _, partitions in response.topics:
             for number, code, high_watermark, *rest in partitions:
                 if code == _OUT_OF_RANGE:
-                    await self._out_of_range(client, node, number, offsets[number])
+                    refused.append((number, offsets[number]))
                 elif code:
-                    log.warning("log fetch refused, asking again", partition=number, code=code)
-                    return None
+                    trouble = for_code(code)(f"partition {number}")
                 else:
                     out.append((number, decode(offsets[number], high_watermark, rest[-1])))
-        return out
+        if trouble is not None and not out:  # beside others that answer, the next metadata finds its leader
+            raise trouble
+        return out, refused
 
     async def _out_of_range(self, client: AIOKafkaClient, node: int, number: int, offset: int) -> None:
-        from aiokafka.protocol.offset import OffsetRequest
-
-        response = await client.send(node, OffsetRequest(-1, 0, [(self._topic, [(number, -2)])]))
-        first = next(p[-1] for _, partitions in response.topics for p in partitions)
-        first = first[0] if isinstance(first, list | tuple) else first
-        self._partitions[number].fail(OffsetGone(int(first)), below=max(int(first), offset + 1))
-        self._partitions[number].tail_from = None
+        """Fail the readers below the first offset; those at an offset above the end too, and nobody between."""
+        response = await client.send(node, OffsetRequest(-1, 0, [(self._topic, [(number, _EARLIEST)])]))
+        answer = next(p for _, partitions in response.topics for p in partitions)
+        if answer[1]:
+            raise for_code(answer[1])(f"partition {number}")
+        first = int(answer[-1][0] if isinstance(answer[-1], list | tuple) else answer[-1])
+        readers = self._partitions[number]
+        readers.fail(OffsetGone(first), below=first)
+        if offset >= first:
+            readers.fail(OffsetGone(first), above=offset - 1)
+        readers.tail_from = None
 
 
 def decode(start: int, high_watermark: int, message_set: Any) -> Fetched:

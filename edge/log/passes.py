@@ -125,8 +125,10 @@ class PartitionReaders:
         for reader in inside:
             reader.take(fetched, by_key[reader.key])
 
-    def fail(self, error: Exception, below: int | None = None) -> None:
-        """Fail the readers, or those below an offset."""
-        for reader in [r for r in self.readers if below is None or r.position < below]:
-            reader.fail(error)
-            self.readers.discard(reader)
+    def fail(self, error: Exception, below: int | None = None, above: int | None = None) -> None:
+        """Fail the readers whose position lies below an offset and above another; all where neither is given."""
+        for reader in list(self.readers):
+            position = reader.position
+            if (below is None or position < below) and (above is None or position > above):
+                reader.fail(error)
+                self.readers.discard(reader)
