@@ -80,7 +80,8 @@ class EventLog(Protocol):
     ) -> None:
         """Queue the values (parts of one record) behind everything queued for the partition.
 
-        ``on_ack(offset of the last value)`` or ``on_fail(error)`` is called once, in order, on the event loop.
+        ``on_ack(offset of the last value)`` or ``on_fail(error)`` is called once, in order, on the event loop. A failed
+        record takes with it what waits behind it under its key; a callback that several of them share is called once.
         """
 
     def reader(self, partition: int, key: bytes, offset: int, *, every: bool = False) -> Reader:

@@ -5,7 +5,9 @@ while the lane is idle; under load whatever came while a batch was in flight tra
 the order of ``append``; a record is handed to the producer once and never again by us.
 
 A batch that fails poisons its producer (idempotence has lost its sequence): the lane goes on with a fresh producer, and
-only once everything that the old one had of this lane has settled, which one batch in flight gives for free.
+only once everything that the old one had of this lane has settled, which one batch in flight gives for free. What waits
+behind a failed batch under one of its keys fails with it, unsent: no part of a record and no end of a stream lands
+behind a hole. What is appended afterwards is sent.
 
 Before: ``driver`` (through ``EventLog.append``). After: ``kafka`` owns the producers.
 """
@@ -77,7 +79,7 @@ class Lanes:
                 try:
                     base = await self._send(partition, batch)
                 except Exception as error:  # noqa: BLE001 - whatever the producer raises is this batch's outcome
-                    _settle_failed(batch, error)
+                    _settle_failed([*batch, *_withdraw(queue, {item.key for item in batch})], error)
                 else:
                     _settle(batch, base)
         finally:
@@ -94,6 +96,14 @@ def _take(queue: deque[Item]) -> list[Item]:
     return batch
 
 
+def _withdraw(queue: deque[Item], keys: set[bytes]) -> list[Item]:
+    """Take the items of these keys out of the queue."""
+    waiting = list(queue)
+    queue.clear()
+    queue.extend(item for item in waiting if item.key not in keys)
+    return [item for item in waiting if item.key in keys]
+
+
 def _settle(batch: list[Item], base: int) -> None:
     for i, item in enumerate(batch):
         if item.on_ack is not None:
@@ -101,6 +111,7 @@ def _settle(batch: list[Item], base: int) -> None:
 
 
 def _settle_failed(batch: list[Item], error: Exception) -> None:
+    """Tell each record once: its parts share a callback, and so may the records of one writer."""
     told: set[OnFail] = set()
     for item in batch:
         if item.on_fail not in told:
