@@ -135,7 +135,7 @@ class Attempt:
         if not success or answer.content_type != "text/event-stream":
             self.dispatch = Dispatch.ACCEPTED if success else Dispatch.REFUSED
             self.retry_after = answer.headers.get("retry-after")
-            code, said = self.driver.dialect.failure_of_body(answer.status, await answer.body())
+            code, said = self.driver.dialect.failure_of_body(answer.status, await self._said(answer))
             wait_s = retry_after_s(self.retry_after, self.driver.clock.wall_us() / 1e6)
             return self.result(
                 Ending(
@@ -158,6 +158,13 @@ class Attempt:
             await self._pause()
         return self._eof("the provider closed the stream")
 
+    async def _said(self, answer: Answer) -> bytes:
+        """The body of an answer that is no stream; its status says enough where the body breaks off."""
+        try:
+            return await answer.body()
+        except UpstreamFailed:
+            return b""
+
     def _take(self, chunk: bytes) -> AttemptResult | None:
         now_us = self.driver.recorder.elapsed_us()
         for captured in self.capture.feed(chunk):
@@ -176,8 +183,7 @@ class Attempt:
             capture.keepalives += 1
             return None
         paused_us, self._paused_us = self._paused_us, 0
-        seq = driver.recorder.next_seq if self.committed else None
-        content = capture.note(captured, now_us, paused_us, seq)
+        content = capture.note(captured, now_us, paused_us)
         if content:
             if driver.watch.content(now_us):
                 driver.timers.rearm()
@@ -208,7 +214,7 @@ class Attempt:
         if captured.usage_only and not self.driver.request.wants_usage:
             recorder.trace(Kind.USAGE, attempt=self.number, raw=captured.raw, raw_event=captured.raw_event)
             return
-        recorder.numbered(
+        event = recorder.numbered(
             captured.kind or Kind.FRAME,
             at_us,
             attempt=self.number,
@@ -217,6 +223,8 @@ class Attempt:
             raw_event=captured.raw_event,
             canonical=list(captured.canonical),
         )
+        if event.has_content:
+            self.capture.last_content_seq = event.seq
 
     def _failure(self, captured: Captured) -> AttemptResult:
         code, said = captured.failure or ("upstream_error", ProviderError())
@@ -231,13 +239,13 @@ class Attempt:
         return self.result(ending, ended_by)
 
     def _eof(self, detail: str) -> AttemptResult:
-        """The stream ended without the protocol's mark: proper only where every choice had its finish reason."""
+        """The stream ended without the protocol's mark: proper where every choice that spoke has its finish reason."""
         now_us = self.driver.recorder.elapsed_us()
         for captured in self.capture.finish():
             ended = self._event(captured, now_us)
             if ended is not None:
                 return ended
-        if self.capture.state.finishes:
+        if self.capture.state.finished:
             return self.result(Ending.proper(self.driver.dialect))
         code = "upstream_error" if self.dispatch is Dispatch.NOT_CONNECTED else "incomplete_upstream"
         return self.result(Ending(code=code, message=f"{ERRORS[code].meaning} ({detail})"), EndedBy.CUT)

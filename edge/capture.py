@@ -30,9 +30,10 @@ class AttemptCapture:
         self.keepalives = 0
         self.first_content_us: int | None = None
         self.last_content_us: int | None = None
+        self.last_content_seq: int | None = None  # set by who numbers it; None while it has no number
         self.finish_us: int | None = None
         self.gaps: list[Gap] = []
-        self.ended = False
+        self._paused_us = 0  # since the last content
 
     def feed(self, chunk: bytes) -> list[Captured]:
         """The events that a read completed; a frame above the limit is a failure behind them."""
@@ -58,13 +59,14 @@ class AttemptCapture:
         captured = [c for event in events for c in self.state.capture(event)]
         return [c for c in captured if c.failure is None or c.failure[0] != "upstream_protocol"]
 
-    def note(self, captured: Captured, elapsed_us: int, paused_us: int, seq: int | None) -> bool:
-        """Count an event; whether it was content. ``seq`` is its number, None while it has none."""
-        content = False
+    def note(self, captured: Captured, elapsed_us: int, paused_us: int) -> bool:
+        """Count an event; whether it was content."""
+        self._paused_us += paused_us
+        content, tokens = False, 0
         for part in captured.canonical:
             if part.is_content:
                 content = True
-                self.tokens_estimate += part.tokens_estimate or 0
+                tokens += part.tokens_estimate or 0
                 if part.type is PartType.TEXT:
                     self.text_events += 1
         if self.state.finishes and self.finish_us is None:
@@ -74,26 +76,28 @@ class AttemptCapture:
         if self.last_content_us is None:
             self.first_content_us = elapsed_us
         else:
-            self._gap(elapsed_us - paused_us, EndedBy.CONTENT, None if seq is None else seq - 1)
+            self._gap(elapsed_us, EndedBy.CONTENT)
+        self._paused_us = 0
         self.last_content_us = elapsed_us
         self.content_events += 1
+        self.tokens_estimate += tokens
         return True
 
     def close(self, elapsed_us: int, ended_by: EndedBy) -> None:
         """The last gap, that no content closed: a row, and in none of the sums."""
         if self.last_content_us is not None and self.finish_us is None:
-            self._gap(elapsed_us, ended_by, None)
+            self._gap(elapsed_us, ended_by)
 
-    def _gap(self, until_us: int, ended_by: EndedBy, seq: int | None) -> None:
+    def _gap(self, until_us: int, ended_by: EndedBy) -> None:
         start_us = self.last_content_us or 0
-        length_us = until_us - start_us
+        length_us = until_us - start_us - self._paused_us
         if length_us > self._threshold_us:
             self.gaps.append(
                 Gap(
                     content_index=self.content_events - 1,
                     start_us=start_us,
                     length_us=length_us,
-                    seq=seq,
+                    seq=self.last_content_seq,
                     tokens_estimate=self.tokens_estimate,
                     stage=Stage.DECODE,
                     ended_by=ended_by,

@@ -7,6 +7,8 @@ bounded terminal, else ours. Before: ``attempt``. After: ``recorder``.
 
 from typing import TYPE_CHECKING, NamedTuple
 
+import msgspec
+
 from edge.dialects import Dialect
 from schemas.events import (
     ErrorEnd,
@@ -27,6 +29,9 @@ if TYPE_CHECKING:
 
 RAW_ERROR_BYTES_MAX = 16_384
 """A terminal is bounded: a provider's error event above this is replaced by ours with its message cut."""
+
+RAW_USAGE_CHARS_MAX = 16_384
+"""The same bound for the provider's usage reports, which a hostile one can make as large as a frame."""
 
 
 class Ending(NamedTuple):
@@ -66,9 +71,12 @@ def write_ending(driver: "Driver", result: "AttemptResult", ending: Ending, *, t
 
 
 def usage_of(driver: "Driver", result: "AttemptResult") -> Usage | None:
-    """The normalised usage of an attempt."""
+    """The normalised usage of an attempt; its reports as received only where they fit (their frames hold them too)."""
     convention = result.target.provider.usage_convention
-    return normalise(driver.dialect.name, result.capture.state.usage_reports, convention=convention)
+    usage = normalise(driver.dialect.name, result.capture.state.usage_reports, convention=convention)
+    if usage is not None and usage.raw is not None and len(usage.raw) > RAW_USAGE_CHARS_MAX:
+        return msgspec.structs.replace(usage, raw=None)
+    return usage
 
 
 def _message_end(driver: "Driver", result: "AttemptResult", ending: Ending, usage: Usage | None) -> None:

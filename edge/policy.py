@@ -5,6 +5,7 @@ a 400-class answer, a cancel, and a wait beyond the deadline. After the commit n
 paid twice and spliced. Before: ``capture``. After: ``driver``.
 """
 
+import re
 from email.utils import parsedate_to_datetime
 from typing import NamedTuple
 
@@ -12,7 +13,10 @@ FORBIDDEN = frozenset(
     {"bad_request", "cancelled", "superseded", "log_unavailable", "timeout", "unauthorized"}
 )
 """No provider's fault, or nothing that another try could change."""
+_SECONDS = re.compile(r"[0-9]+(\.[0-9]+)?", re.ASCII)
 BACKOFF_MS_MAX = 10_000
+RETRY_AFTER_S_MAX = 86_400.0 * 365
+"""Far beyond any deadline; a longer number is noise."""
 
 
 class Retry(NamedTuple):
@@ -67,9 +71,10 @@ def retry_after_s(value: str | None, unix_s: float) -> float | None:
     if value is None:
         return None
     value = value.strip()
-    if value.isascii() and value.replace(".", "", 1).isdigit():
-        return float(value)
+    if _SECONDS.fullmatch(value):
+        return min(float(value), RETRY_AFTER_S_MAX)
     try:
-        return max(0.0, parsedate_to_datetime(value).timestamp() - unix_s)
-    except (ValueError, TypeError):
+        asked_s = parsedate_to_datetime(value).timestamp() - unix_s
+        return min(max(0.0, asked_s), RETRY_AFTER_S_MAX)
+    except (ValueError, TypeError, OverflowError):
         return None

@@ -60,6 +60,10 @@ class DialectState(Protocol):
     finishes: dict[int, ChoiceFinish]
     unknown_count: int
 
+    @property
+    def finished(self) -> bool:
+        """Whether every choice that said something has its finish reason (and one has)."""
+
     def capture(self, event: SseEvent) -> list[Captured]:
         """Understand one SSE event; several where its data is several JSON values."""
 

@@ -48,6 +48,8 @@ class OpenAiChat:
         if not isinstance(choices, int) or choices < 1:
             raise BadRequest("`n` must be a positive integer")
         stop = body.get("stop") or []
+        if not isinstance(stop, str | list):
+            raise BadRequest("`stop` must be a string or an array of strings")
         canonical = orjson.dumps(messages, option=orjson.OPT_SORT_KEYS)
         sampling = {key: body[key] for key in _SAMPLING if key in body}
         return ClientRequest(

@@ -4,13 +4,14 @@ Strings are joined, lists are merged by index, everything else is the last value
 Before: ``openai_chat``. After: ``result``.
 """
 
-from collections.abc import Iterable
+import copy
+from collections.abc import Callable, Iterable
 from typing import Any
 
-import orjson
-
+from edge.dialects.reading import fields, index_of, items, load_as_sent, unicode_of
 from schemas.events import Kind, LogEvent
 
+_Find = Callable[[list[Any], dict[str, Any]], dict[str, Any] | None]
 _KEPT = frozenset({"id", "object", "created", "model", "system_fingerprint", "service_tier"})
 
 
@@ -21,24 +22,25 @@ def assemble(events: Iterable[LogEvent]) -> dict[str, Any]:
     for event in events:
         if event.raw is None or event.kind in (Kind.MESSAGE_START, Kind.MESSAGE_END, Kind.ERROR):
             continue
-        chunk = orjson.loads(event.raw)
+        chunk = fields(load_as_sent(event.raw))
         for key, value in chunk.items():
             if key == "choices":
-                for choice in value or ():
-                    _merge_choice(choices.setdefault(choice.get("index") or 0, {}), choice)
+                for choice in items(value):
+                    _merge_choice(choices.setdefault(index_of(choice.get("index")), {}), choice)
             elif key in _KEPT:
                 body[key] = body.get(key) or value
             elif value is not None or key not in body:
                 body[key] = value
     body["object"] = "chat.completion"
     body["choices"] = [_finished(index, choices[index]) for index in sorted(choices)]
-    return body
+    whole: dict[str, Any] = unicode_of(body)
+    return whole
 
 
 def _merge_choice(into: dict[str, Any], choice: dict[str, Any]) -> None:
     for key, value in choice.items():
         if key == "delta":
-            _merge(into.setdefault("message", {}), value or {})
+            _merge(into.setdefault("message", {}), fields(value))
         elif key == "logprobs" and isinstance(value, dict):
             _merge(into.setdefault(key, {}), value)
         elif value not in (None, "") or key not in into:
@@ -57,36 +59,56 @@ def _merge(into: dict[str, Any], new: dict[str, Any]) -> None:
         elif isinstance(old, dict) and isinstance(value, dict):
             _merge(old, value)
         elif isinstance(old, list) and isinstance(value, list):
-            _merge_list(old, value)
+            _merge_list(old, value, _FIND.get(key, _of_index))
         else:
             into[key] = value
 
 
 def _copy(key: str, value: Any) -> Any:
-    if key == "tool_calls" and isinstance(value, list):
+    if key in _FIND and isinstance(value, list):
         merged: list[Any] = []
-        _merge_list(merged, value)
+        _merge_list(merged, value, _FIND[key])
         return merged
-    return orjson.loads(orjson.dumps(value)) if isinstance(value, dict | list) else value
+    return copy.deepcopy(value)
 
 
-def _merge_list(old: list[Any], new: list[Any]) -> None:
+def _merge_list(old: list[Any], new: list[Any], find: _Find) -> None:
     for item in new:
-        index = item.get("index") if isinstance(item, dict) else None
-        at = next(
-            (o for o in old if isinstance(o, dict) and index is not None and o.get("index") == index), None
-        )
-        clash = at is not None and item.get("id") and at.get("id") and item["id"] != at["id"]
-        if at is None or clash:
+        at = find(old, item) if isinstance(item, dict) else None
+        if at is None:
             old.append(_copy("", item))
         else:
             _merge(at, item)
+
+
+def _of_index(old: list[Any], item: dict[str, Any]) -> dict[str, Any] | None:
+    """The entry with the same index."""
+    index = item.get("index")
+    entries = items(old) if index is not None else []
+    return next((entry for entry in entries if entry.get("index") == index), None)
+
+
+def _of_call(old: list[Any], item: dict[str, Any]) -> dict[str, Any] | None:
+    """The call that a fragment continues: that of its id, else of the index that it claims, else the latest."""
+    call_id, claimed = item.get("id"), item.get("index")
+    for entry in items(old)[::-1]:
+        same_claim = claimed is not None and entry.get("index") == claimed
+        if call_id:
+            continues = entry.get("id") == call_id or (not entry.get("id") and same_claim)
+        else:
+            continues = same_claim or claimed is None
+        if continues:
+            return entry
+    return None
+
+
+_FIND: dict[str, _Find] = {"tool_calls": _of_call}
 
 
 def _finished(index: int, choice: dict[str, Any]) -> dict[str, Any]:
     message = choice.pop("message", {})
     message.setdefault("role", "assistant")
     message.setdefault("content", None)
-    for call in message.get("tool_calls") or ():
+    for call in items(message.get("tool_calls")):
         call.pop("index", None)
     return {"index": index, **choice, "message": message, "finish_reason": choice.get("finish_reason")}

@@ -3,12 +3,23 @@
 See ``openai_chat`` for the facts behind it. Pure. Before: ``openai_chat``. After: ``capture``.
 """
 
-import json
 from typing import TYPE_CHECKING, Any
 
 import orjson
 
 from edge.dialects import Captured, DialectState
+from edge.dialects.reading import (
+    FACT_CHARS_MAX,
+    NotJson,
+    fact,
+    fields,
+    index_of,
+    items,
+    keep_report,
+    load,
+    load_at,
+    word,
+)
 from schemas.events import Canonical, ChoiceFinish, Kind, PartType, ProviderError
 from schemas.outcomes import finish_reason_of
 
@@ -17,6 +28,8 @@ if TYPE_CHECKING:
 
 ERROR_RAW_MAX = 16_384
 """What is kept of a provider's error payload: enough for any message, small enough for a terminal record."""
+CHOICES_MAX = 128
+"""What the protocol allows; finish reasons of more choices are not kept, since the terminal lists them."""
 _NO_WORD = (None, "", "null")
 
 
@@ -30,7 +43,13 @@ class OpenAiChatState(DialectState):
         self.usage_reports: list[dict[str, Any]] = []
         self.finishes: dict[int, ChoiceFinish] = {}
         self.unknown_count = 0
+        self._open: set[int] = set()  # choices with content and without a finish reason
         self._calls: dict[int, list[list[Any]]] = {}  # choice → [[id, claimed index], …]
+
+    @property
+    def finished(self) -> bool:
+        """See DialectState."""
+        return bool(self.finishes) and not self._open
 
     def capture(self, event: "SseEvent") -> list[Captured]:
         """See DialectState."""
@@ -40,7 +59,7 @@ class OpenAiChatState(DialectState):
         if not data.strip() or data.lstrip().startswith(":") or event.event == "ping":
             return [Captured(None, data)]
         if event.event == "error":
-            error = provider_error(_object(data), data, None)
+            error = provider_error(_said(data), data, None)
             return [Captured(Kind.ERROR, data, "error", failure=(code_of(error), error))]
         try:
             chunk = orjson.loads(data)
@@ -50,14 +69,14 @@ class OpenAiChatState(DialectState):
 
     def _several(self, event: "SseEvent") -> list[Captured]:
         """Several JSON values in one event's data count as several events; anything else is not the dialect."""
-        decoder, out, at, data = json.JSONDecoder(), [], 0, event.data
+        out, at, data = [], 0, event.data
         while at < len(data):
             if data[at].isspace():
                 at += 1
                 continue
             try:
-                value, end = decoder.raw_decode(data, at)
-            except (ValueError, RecursionError):
+                value, end = load_at(data, at)
+            except NotJson:
                 error = ProviderError(
                     raw=data[:ERROR_RAW_MAX], message="a payload that is neither JSON nor a keep-alive"
                 )
@@ -73,37 +92,34 @@ class OpenAiChatState(DialectState):
             return Captured(Kind.ERROR, raw, name, failure=("upstream_protocol", error))
         if chunk.get("type") == "ping":
             return Captured(None, raw)
-        choices = chunk.get("choices") or []
-        if chunk.get("error") or any(
-            isinstance(c, dict) and c.get("finish_reason") == "error" for c in choices
-        ):
+        choices = items(chunk.get("choices"))
+        if chunk.get("error") or any(choice.get("finish_reason") == "error" for choice in choices):
             error = provider_error(chunk, raw, None)
             return Captured(Kind.ERROR, raw, name, failure=(code_of(error), error))
         self._facts(chunk)
         usage = chunk.get("usage")
         if isinstance(usage, dict):
-            self.usage_reports.append(usage)
+            keep_report(self.usage_reports, usage)
         else:
             usage = None
         parts: list[Canonical] = []
         for choice in choices:
-            if isinstance(choice, dict):
-                self._choice(choice, parts)
+            self._choice(choice, parts)
         return Captured(
             _kind_of(parts), raw, name, tuple(parts), usage, usage_only=usage is not None and not choices
         )
 
     def _facts(self, chunk: dict[str, Any]) -> None:
         if self.upstream_id is None:
-            self.upstream_id = _word(chunk.get("id"))
+            self.upstream_id = fact(chunk.get("id"))
         if self.served_model is None:
-            self.served_model = _word(chunk.get("model"))
+            self.served_model = fact(chunk.get("model"))
         if self.service_tier is None:
-            self.service_tier = _word(chunk.get("service_tier"))
+            self.service_tier = fact(chunk.get("service_tier"))
 
     def _choice(self, choice: dict[str, Any], parts: list[Canonical]) -> None:
-        index = choice.get("index")
-        index = index if isinstance(index, int) else 0
+        index = index_of(choice.get("index"))
+        before = len(parts)
         delta = choice.get("delta")
         if isinstance(delta, dict):
             text = delta.get("content")
@@ -115,17 +131,21 @@ class OpenAiChatState(DialectState):
                 )
             if len(delta) > 1 or text is None:
                 self._other(delta, index, parts)
-        word = choice.get("finish_reason")
-        if word not in _NO_WORD and isinstance(word, str):
-            finish = finish_reason_of(word)
-            self.finishes[index] = ChoiceFinish(
-                choice_index=index, finish_reason=finish, raw_finish_reason=word
-            )
-            parts.append(
-                Canonical(
-                    type=PartType.FINISH, choice_index=index, finish_reason=finish, raw_finish_reason=word
-                )
-            )
+        if len(parts) > before and index not in self.finishes:
+            self._open.add(index)
+        said = choice.get("finish_reason")
+        if said not in _NO_WORD and isinstance(said, str):
+            self._finish(index, said, parts)
+
+    def _finish(self, index: int, said: str, parts: list[Canonical]) -> None:
+        raw, reason = fact(said), finish_reason_of(said)
+        self._open.discard(index)
+        if index in self.finishes or len(self.finishes) < CHOICES_MAX:
+            finish = ChoiceFinish(choice_index=index, finish_reason=reason, raw_finish_reason=raw)
+            self.finishes[index] = finish
+        parts.append(
+            Canonical(type=PartType.FINISH, choice_index=index, finish_reason=reason, raw_finish_reason=raw)
+        )
 
     def _other(self, delta: dict[str, Any], index: int, parts: list[Canonical]) -> None:
         for key, kind in (("reasoning_content", PartType.REASONING), ("reasoning", PartType.REASONING),
@@ -137,29 +157,30 @@ class OpenAiChatState(DialectState):
                 )
                 if key == "reasoning_content":
                     break
-        parts.extend(self._tool(e, index) for e in delta.get("tool_calls") or () if isinstance(e, dict))
+        parts.extend(self._tool(entry, index) for entry in items(delta.get("tool_calls")))
         legacy = delta.get("function_call")
         if isinstance(legacy, dict):
             parts.append(self._tool({"index": 0, "function": legacy}, index))
-        for note in delta.get("annotations") or ():
-            if isinstance(note, dict):
-                cited = note.get("url_citation")
-                url = _word(cited.get("url")) if isinstance(cited, dict) else None
-                text = orjson.dumps(note).decode()
-                parts.append(Canonical(type=PartType.CITATION, text=text, choice_index=index, url=url))
+        for note in items(delta.get("annotations")):
+            url = word(fields(note.get("url_citation")).get("url"))
+            text = orjson.dumps(note).decode()
+            parts.append(Canonical(type=PartType.CITATION, text=text, choice_index=index, url=url))
 
     def _tool(self, entry: dict[str, Any], choice: int) -> Canonical:
-        function = entry.get("function") or {}
-        call_id, claimed = _word(entry.get("id")), entry.get("index")
+        function = fields(entry.get("function"))
+        call_id, claimed = word(entry.get("id")), entry.get("index")
         arguments = function.get("arguments")
-        arguments = arguments if isinstance(arguments, str) else ""
+        if isinstance(arguments, dict):  # some servers send the object itself
+            arguments = orjson.dumps(arguments).decode()
+        elif not isinstance(arguments, str):
+            arguments = ""
         return Canonical(
             type=PartType.TOOL_CALL,
             text=arguments,
             choice_index=choice,
             tool_index=self._tool_index(self._calls.setdefault(choice, []), call_id, claimed),
             tool_call_id=call_id,
-            name=_word(function.get("name")),
+            name=word(function.get("name")),
             tokens_estimate=_tokens(arguments) if arguments else None,
         )
 
@@ -195,29 +216,24 @@ def _tokens(text: str) -> int:
     return max(1, (len(text) + 3) // 4)
 
 
-def _word(value: Any) -> str | None:
-    return value if isinstance(value, str) and value else None
-
-
-def _object(data: str) -> dict[str, Any]:
+def _said(data: str) -> dict[str, Any]:
     try:
-        value = orjson.loads(data)
-    except orjson.JSONDecodeError:
+        return fields(load(data))
+    except NotJson:
         return {}
-    return value if isinstance(value, dict) else {}
 
 
 def provider_error(payload: dict[str, Any], raw: str, status: int | None) -> ProviderError:
     """What is kept of an error object, from a payload that has one (or is one)."""
     said = payload.get("error")
-    detail = said if isinstance(said, dict) else {}
+    detail = fields(said)
     code, message = detail.get("code"), detail.get("message")
     if isinstance(said, str):
         message = said
     return ProviderError(
         status=status,
-        code=None if code is None else str(code),
-        type=_word(detail.get("type")),
+        code=None if code is None else str(code)[:FACT_CHARS_MAX],
+        type=fact(detail.get("type")),
         message=None if message is None else str(message)[:ERROR_RAW_MAX],
         raw=raw[:ERROR_RAW_MAX],
     )
