@@ -71,13 +71,14 @@ class Follower:
         self._joiner = Joiner(codec)
         self._ready: deque[Delivered] = deque()
         self._seen_above: int | None = None
+        self._hole: Hole | None = None
         self.reading = Reading(next_seq)
         self.caught_up = False
 
     @property
     def ended(self) -> bool:
         """Whether the terminal was read and everything before it was handed out."""
-        return self.reading.ended and not self._ready
+        return self.reading.ended and not self._ready and self._hole is None
 
     @property
     def partition(self) -> int:
@@ -95,9 +96,14 @@ class Follower:
         return self._local is None or self._local.on_log
 
     async def read(self) -> list[Delivered]:
-        """The next events, at least one. Raises Hole, LogSilent, OffsetGone; call it only while not ``ended``."""
-        while not self._ready:
+        """The next events; none only where the generation ended before what was wanted.
+
+        Raises Hole (behind everything that lies before it), LogSilent, OffsetGone. Call it only while not ``ended``.
+        """
+        while not (self._ready or self.reading.ended):
             await self._more()
+        if self._hole is not None and not self._ready:
+            raise self._hole
         if len(self._ready) <= READ_EVENTS_MAX:
             ready, self._ready = list(self._ready), deque()
             return ready
@@ -107,6 +113,8 @@ class Follower:
         """Read what the log already has (bounded), so that a hole is found before the response head."""
         while not (self.caught_up or self.reading.ended or len(self._ready) >= events_max):
             await self._more()
+        if self._hole is not None:
+            raise self._hole
 
     def skip_to(self, seq: int) -> None:
         """Drop what is ready up to and with a seq."""
@@ -130,6 +138,8 @@ class Follower:
         elif found:
             for delivered in found:
                 self._judge(delivered)
+        elif local.terminal is not None:
+            self._judge(local.terminal)
         else:
             self.caught_up = True
             if local.log_away:
@@ -165,7 +175,7 @@ class Follower:
             self._ready.append(delivered)
             self._offset = delivered.offset + 1
         elif verdict is Verdict.GAP:
-            raise Hole(self._seen_above)
+            self._hole = Hole(self._seen_above)
         elif event.seq is not None and event.seq > self.reading.next_seq and self._seen_above is None:
             self._seen_above = event.seq
 

@@ -11,7 +11,7 @@ import asyncio
 from collections import deque
 from typing import TYPE_CHECKING, NamedTuple
 
-from schemas.events import Kind, LogEvent, MessageStart
+from schemas.events import LogEvent, MessageStart
 from schemas.lifecycle import STAGES, Signal, State, move
 
 if TYPE_CHECKING:
@@ -98,8 +98,6 @@ class Generation:
         """Take the next acknowledged event into the window and wake the readers."""
         self.window.append(delivered)
         self.window_bytes += delivered.size
-        if delivered.event.kind is Kind.MESSAGE_START:
-            self.start_offset = delivered.offset
         if delivered.event.is_terminal:
             self.terminal = delivered
             self.ended.set()

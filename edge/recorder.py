@@ -65,6 +65,7 @@ class Recorder:
         self.failed = False
         self.digest = ContentDigest()
         self.tokens_acked = 0
+        self.ends_acked: set[int] = set()
         self._drained: asyncio.Future[None] | None = None
 
     def elapsed_us(self) -> int:
@@ -143,13 +144,16 @@ class Recorder:
         if not may_emit and not generation.on_log:
             generation.leave_memory()
             self._on_failed(LEASE_LOST)
-        if event.seq is None or generation.on_log:
-            return
-        if event.canonical:
+        if event.kind is Kind.MESSAGE_START:
+            generation.start_offset = offset
+        elif event.canonical:
             self.tokens_acked += sum(part.tokens_estimate or 0 for part in event.canonical)
             if event.has_content and generation.state is State.DECODE:
                 generation.signal(Signal.CONTENT_ACKED)
-        generation.add(Delivered(event, generation.identity.partition, offset))
+        elif event.kind is Kind.ATTEMPT_END:
+            self.ends_acked.add(event.attempt)
+        if event.seq is not None and not generation.on_log:
+            generation.add(Delivered(event, generation.identity.partition, offset))
 
     def _refused(self, error: Exception) -> None:
         del error  # the log layer has said why; here only the consequence counts

@@ -2,7 +2,7 @@
 
 Used by the story, by Hypothesis histories and by the casebook's resume vectors, where offsets and moments must be
 chosen. ``hold`` keeps acknowledgements back, ``fail_next`` fails the next append, ``drop`` takes records out (as
-retention or a truncation would), ``redeliver`` appends a copy.
+retention or a truncation would), ``put`` writes what another producer would.
 
 Before: ``driver``, ``follow``. After: nothing.
 """
@@ -29,7 +29,8 @@ class MemoryLog:
         self._first: defaultdict[int, int] = defaultdict(int)
         self._readers: defaultdict[int, PartitionReaders] = defaultdict(PartitionReaders)
         self._held: list[Callable[[], None]] | None = None
-        self._fail: Exception | None = None
+        self._fail: tuple[Exception, bool] | None = None
+        self._failing: dict[bytes, Exception] = {}
         self._control: list[bytes] = []
         self._control_news: list[asyncio.Event] = []
         self.control_read = False
@@ -45,17 +46,26 @@ class MemoryLog:
         self, partition: int, key: bytes, values: Sequence[bytes], on_ack: OnAck, on_fail: OnFail
     ) -> None:
         """See EventLog."""
-        loop = asyncio.get_running_loop()
-        if self._fail is not None:
-            error, self._fail = self._fail, None
-            loop.call_soon(on_fail, error)
+        if key in self._failing:  # behind a failed record, unsent, until its writer knows
+            error = self._failing[key]
+            self._tell(lambda: on_fail(error))
             return
-        for value in values:
-            last = self.put(partition, key, value)
-        if self._held is not None:
-            self._held.append(lambda: on_ack(last))
+        failure, self._fail = self._fail, None
+        if failure is None or failure[1]:
+            for value in values:
+                last = self.put(partition, key, value)
+        if failure is None:
+            self._tell(lambda: on_ack(last))
         else:
-            loop.call_soon(on_ack, last)
+            self._failing[key] = failure[0]
+            self._tell(lambda: on_fail(self._failing.pop(key)))
+
+    def _tell(self, said: Callable[[], None]) -> None:
+        """Outcomes are told in the order of append, from the loop."""
+        if self._held is not None:
+            self._held.append(said)
+        else:
+            asyncio.get_running_loop().call_soon(said)
 
     def put(self, partition: int, key: bytes | None, value: bytes | None, offset: int | None = None) -> int:
         """Write one record as any producer would; its offset (a chosen one leaves a hole)."""
@@ -74,18 +84,18 @@ class MemoryLog:
         return [(p, r) for p in sorted(self._records) for r in self._records[p]]
 
     def hold(self) -> None:
-        """Keep acknowledgements back until ``release``."""
-        self._held = []
+        """Keep acknowledgements and failures back until ``release``."""
+        self._held = self._held or []
 
     def release(self) -> None:
-        """Give the acknowledgements that were kept back, in order."""
+        """Tell what was kept back, in order."""
         held, self._held = self._held or [], None
-        for acknowledge in held:
-            acknowledge()
+        for said in held:
+            said()
 
-    def fail_next(self, error: Exception | None = None) -> None:
-        """Fail the next append."""
-        self._fail = error or LogAway("told to fail")
+    def fail_next(self, error: Exception | None = None, *, lands: bool = False) -> None:
+        """Fail the next append; ``lands``: the record is in the log all the same, as after a lost answer."""
+        self._fail = (error or LogAway("told to fail"), lands)
 
     def drop(self, partition: int, wanted: Callable[[Record], bool]) -> None:
         """Take records out. Where a prefix is gone, the log begins behind it."""
