@@ -51,6 +51,9 @@ def main(settings: Settings, *, accept_loss: bool = False) -> int:
     except TokentrailError as error:
         _log.error("sinks end", error=str(error))
         return 1
+    except Exception:  # noqa: BLE001 - the outermost rim: a bug is told like everything else, then the process ends
+        _log.exception("sinks crashed")
+        return 1
     return 0
 
 
@@ -194,13 +197,22 @@ class _ThreadedStore:
 
 
 def _configure_log() -> None:
-    logging.getLogger("aiokafka").setLevel(logging.ERROR)  # a broker that is away is told by its effects
+    """One JSON object per line on stderr, whoever speaks; of the Kafka client's words errors alone (it is chatty)."""
+    logging.getLogger("aiokafka").setLevel(logging.ERROR)
+    shared: list[structlog.typing.Processor] = [
+        structlog.processors.add_log_level,
+        structlog.processors.TimeStamper(fmt="iso", utc=True),
+        structlog.processors.format_exc_info,
+    ]
+    renderer = structlog.processors.JSONRenderer()
+    foreign = logging.StreamHandler(sys.stderr)
+    foreign.setFormatter(
+        structlog.stdlib.ProcessorFormatter(
+            processors=[structlog.stdlib.ProcessorFormatter.remove_processors_meta, renderer],
+            foreign_pre_chain=shared,
+        )
+    )
+    logging.getLogger().handlers = [foreign]
     structlog.configure(
-        processors=[
-            structlog.processors.add_log_level,
-            structlog.processors.TimeStamper(fmt="iso", utc=True),
-            structlog.processors.format_exc_info,
-            structlog.processors.JSONRenderer(),
-        ],
-        logger_factory=structlog.PrintLoggerFactory(sys.stderr),
+        processors=[*shared, renderer], logger_factory=structlog.PrintLoggerFactory(sys.stderr)
     )

@@ -17,11 +17,11 @@ from typing import TYPE_CHECKING, NamedTuple, Protocol
 import aiokafka
 import structlog
 from aiokafka.abc import ConsumerRebalanceListener
+from aiokafka.coordinator.assignors.range import RangePartitionAssignor
 from aiokafka.errors import (
     CommitFailedError,
     IllegalStateError,
     KafkaConnectionError,
-    KafkaError,
     NoOffsetForPartitionError,
     OffsetOutOfRangeError,
 )
@@ -44,8 +44,7 @@ SESSION_MS = 6_000
 HEARTBEAT_MS = 1_000
 POLL_INTERVAL_MS = 3_600_000
 """A sink that waits for ClickHouse keeps its partitions: nobody else could store them either."""
-FETCH_WAIT_MS = 500
-"""Costs no latency (the broker answers at the first byte), and an idle sink asks twice a second."""
+FETCH_WAIT_MS = 500  # costs no latency: the broker answers at the first byte
 
 _log = structlog.get_logger("sinks")
 
@@ -95,7 +94,7 @@ class KafkaSource:
             fetch_max_wait_ms=FETCH_WAIT_MS,
             metadata_max_age_ms=settings.metadata_max_age_ms,
             request_timeout_ms=settings.request_timeout_ms,
-            partition_assignment_strategy=(aiokafka.coordinator.assignors.range.RangePartitionAssignor,),
+            partition_assignment_strategy=(RangePartitionAssignor,),
         )
 
     async def start(self, member: Member) -> None:
@@ -159,7 +158,7 @@ class KafkaSource:
             self._consumer.resume(*partitions)
         except IllegalStateError:
             return  # assigned anew meanwhile: the next callback does it
-        except (KafkaError, TokentrailError) as error:
+        except Exception as error:  # noqa: BLE001 - aiokafka would swallow it; the next read raises it
             self._failure = error
         self._placed.set()
 
@@ -250,9 +249,10 @@ class KafkaGraveyard:
             str(self._now_us()),
         )
         headers = [(name, text.encode()) for name, text in zip(DEAD_LETTER_HEADERS, said, strict=True)]
-        await self._producer.send_and_wait(
-            DEAD_LETTERS.name, value=record.value, key=record.key, headers=headers
-        )
+        value = (
+            b"" if record.key is None and record.value is None else record.value
+        )  # aiokafka sends no two nulls
+        await self._producer.send_and_wait(DEAD_LETTERS.name, value=value, key=record.key, headers=headers)
 
 
 class KafkaSchemas:

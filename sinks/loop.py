@@ -30,6 +30,8 @@ BACKOFF_MAX_S = 5.0
 LET_GO_S = 5.0
 """How long a rebalance waits for the batch under way: below the group's session time-out (6 s)."""
 SCHEMA_POLL_S = 0.5
+READ_WAIT_S = 0.5
+"""A read without records ends then, so that a stop is heard however old a batch may get."""
 
 _log = structlog.get_logger("sinks")
 
@@ -136,7 +138,7 @@ class Loop:
         """Steps 1 and 2; a batch that is due goes on to 3 and 4."""
         ports = self._ports
         # 1. Read. Nothing of it is committed: a crash from here on reads it again.
-        records = await ports.source.read(self._work.batch.wait_s(ports.clock()))
+        records = await ports.source.read(min(self._work.batch.wait_s(ports.clock()), READ_WAIT_S))
         # 2. Batch. A record becomes a row, a part of a row to come, or a dead letter that Kafka has acknowledged.
         work = self._work  # as of the records: partitions may have been given away while we waited for them
         if self._gave_up:

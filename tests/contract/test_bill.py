@@ -15,25 +15,16 @@ from schemas.money import month_of, total
 from schemas.records import Side
 from sinks import derived
 from sinks.exports.bill import ExportError, bounds, export_bill
-from tests.support.clickhouse import session_clickhouse
 from tests.support.records import generation_id, ledger
 from tests.support.warehouse import fresh_database
-
-pytestmark = pytest.mark.services
 
 MARCH_US = int(datetime(2026, 3, 15, tzinfo=UTC).timestamp()) * 1_000_000
 LATER = datetime(2026, 6, 1, tzinfo=UTC)
 
 
-@pytest.fixture(scope="module")
-def clickhouse_url(tmp_path_factory):
-    with session_clickhouse(tmp_path_factory.mktemp("bill")) as server:
-        yield server.url
-
-
 @pytest.fixture
-def store(clickhouse_url):
-    with fresh_database(clickhouse_url) as real:
+def store(clickhouse):
+    with fresh_database(clickhouse) as real:
         yield real
 
 

@@ -8,9 +8,9 @@ import pytest
 
 from schemas.kinds import Kind
 from sinks import derived, rows
+from sinks.clickhouse import ClickHouseStore
 from sinks.memory import MemoryStore
 from sinks.store import Refused, SqlError, Unavailable
-from tests.support.clickhouse import session_clickhouse
 from tests.support.records import Raw, attempt, delta, event, generation, generation_id, ledger
 from tests.support.warehouse import fresh_database
 
@@ -20,25 +20,19 @@ GID = generation_id(1, NOW_US)
 TEXT = rows.EVENTS.columns.index("text")
 
 
-@pytest.fixture(scope="module")
-def clickhouse_url(tmp_path_factory):
-    with session_clickhouse(tmp_path_factory.mktemp("rowstore")) as server:
-        yield server.url
-
-
 @pytest.fixture(params=["memory", pytest.param("clickhouse", marks=pytest.mark.services)])
 def store(request):
     """An empty store."""
     if request.param == "memory":
         yield MemoryStore(accepts=lambda row: all(not isinstance(v, int) or abs(v) < 1 << 63 for v in row))
         return
-    with fresh_database(request.getfixturevalue("clickhouse_url")) as real:
+    with fresh_database(request.getfixturevalue("clickhouse")) as real:
         yield real
 
 
 @pytest.fixture
-def clickhouse(clickhouse_url):
-    with fresh_database(clickhouse_url) as real:
+def real_store(clickhouse):
+    with fresh_database(clickhouse) as real:
         yield real
 
 
@@ -145,43 +139,35 @@ def test_a_block_with_a_row_that_does_not_fit_is_refused_whole(store):
     assert len(store.final(rows.EVENTS)) == 1
 
 
-@pytest.mark.services
-def test_rows_of_many_days_are_one_block(clickhouse):
+def test_rows_of_many_days_are_one_block(real_store):
     """A backlog over more partitions than a server takes by default is inserted like any other block."""
     days = [NOW_US - day * 86_400_000_000 for day in range(120 * 30, 0, -30)]
     lines = [derived.ledger_row(ledger(generation_id(n, us)), 0, n) for n, us in enumerate(days)]
-    clickhouse.insert(derived.LEDGER, lines, "t")
-    assert len(clickhouse.final(derived.LEDGER)) == len(days)
+    real_store.insert(derived.LEDGER, lines, "t")
+    assert len(real_store.final(derived.LEDGER)) == len(days)
 
 
-@pytest.mark.services
-def test_a_missing_table_is_waited_for(clickhouse_url):
+def test_a_missing_table_is_waited_for(clickhouse):
     """An insert into a database without tables loses nothing: it may be given again when an operator made them."""
-    with fresh_database(clickhouse_url, migrated=False) as bare, pytest.raises(Unavailable):
+    with fresh_database(clickhouse, migrated=False) as bare, pytest.raises(Unavailable):
         bare.insert(rows.EVENTS, [event_row(0)], "t")
 
 
-@pytest.mark.services
-def test_a_server_that_is_away_is_unavailable(clickhouse_url):
+def test_a_server_that_is_away_is_unavailable():
     """Nobody answering is Unavailable, for a new store as for its statements."""
-    del clickhouse_url
-    from sinks.clickhouse import ClickHouseStore
-
     with pytest.raises(Unavailable):
         ClickHouseStore("http://127.0.0.1:9")
 
 
-@pytest.mark.services
-def test_a_wrong_statement_says_so(clickhouse):
+def test_a_wrong_statement_says_so(real_store):
     """SQL that the server does not understand is an error of its own, with the server's words."""
     with pytest.raises(SqlError, match="nowhere"):
-        clickhouse.query("SELECT * FROM nowhere")
+        real_store.query("SELECT * FROM nowhere")
 
 
-@pytest.mark.services
-def test_parameters_are_bound_not_pasted(clickhouse):
+def test_parameters_are_bound_not_pasted(real_store):
     """A value in ``params`` is a value, whatever stands in it, and times are aware UTC."""
-    (row,) = clickhouse.query(
+    (row,) = real_store.query(
         "SELECT {text:String} AS text, toDateTime64(0, 6, 'UTC') AS at", {"text": "'; DROP TABLE events --"}
     )
     assert row["text"] == "'; DROP TABLE events --"

@@ -13,11 +13,8 @@ from schemas.records import Diagnosis, Side
 from sinks import derived, migrate, rows
 from sinks.intake import TABLES
 from sinks.store import SqlError
-from tests.support.clickhouse import session_clickhouse
 from tests.support.records import T0_US, Raw, attempt, delta, event, generation, generation_id, ledger, start
 from tests.support.warehouse import fresh_database
-
-pytestmark = pytest.mark.services
 
 NOW_US = time.time_ns() // 1000
 ENDED, LIVE, LOST = (generation_id(n, NOW_US) for n in (1, 2, 3))
@@ -28,15 +25,9 @@ VIEWS = tuple(
 )
 
 
-@pytest.fixture(scope="module")
-def clickhouse_url(tmp_path_factory):
-    with session_clickhouse(tmp_path_factory.mktemp("views")) as server:
-        yield server.url
-
-
 @pytest.fixture
-def store(clickhouse_url):
-    with fresh_database(clickhouse_url) as real:
+def store(clickhouse):
+    with fresh_database(clickhouse) as real:
         yield real
 
 
