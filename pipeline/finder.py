@@ -15,6 +15,7 @@ from pipeline.fold import FoldPartition
 from pipeline.generation import Generation
 from pipeline.kafka import FoldConsumer, Message, Producer
 from pipeline.orphans import LogWatch, Patience, Probe, lost, verdict
+from pipeline.schema_wait import Waiting
 from schemas.codec import Codec
 from schemas.errors import Transient
 from schemas.events import LogEvent
@@ -30,10 +31,11 @@ log = structlog.get_logger(__name__)
 
 @dataclass(slots=True)
 class Watched:
-    """One partition of this worker: its fold, and since when its log answers."""
+    """One partition of this worker: its fold, since when its log answers, and what waits for a schema."""
 
     fold: FoldPartition
     watch: LogWatch
+    waiting: Waiting | None = None
 
 
 class Finder:

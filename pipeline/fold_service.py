@@ -22,6 +22,7 @@ from pipeline.fold import FoldPartition, Limits, Output, Safe
 from pipeline.kafka import Committed, FoldConsumer, Message, Producer
 from pipeline.orphans import LogWatch, Patience
 from pipeline.schema_topic import SchemaTopic
+from pipeline.schema_wait import SchemaPatience, Waiting
 from schemas.codec import Codec, check_key
 from schemas.errors import Poison, SchemaUnknown, TokentrailError, Transient
 from schemas.events import LogEvent
@@ -65,6 +66,7 @@ class FoldService:
             orphan_after_us=round(settings.pipeline.orphan_after_s * 1e6),
             generation_us=round(settings.timeout.generation_s * 1e6),
         )
+        self._schema_patience = SchemaPatience(round(settings.pipeline.schema_wait_s * 1e6))
         self._limits = Limits(
             stall_threshold_us=settings.stream.stall_threshold_ms * 1000,
             stray_records_max=max(STRAYS_MIN, settings.pipeline.stray_records_max // EVENTS.partitions),
@@ -114,8 +116,12 @@ class FoldService:
     async def _turn(self, batches: Mapping[int, Sequence[Any]]) -> None:
         """Fold what was read, and have everything that comes out of it acknowledged."""
         messages: list[Message] = []
-        for partition, records in batches.items():
-            messages += await self._folded(self._partitions[partition].fold, partition, records)
+        for partition, watched in self._partitions.items():
+            records = batches.get(partition, ())
+            if watched.waiting is not None:
+                records = await self._resumed(partition, watched, watched.waiting, records)
+            if records:
+                messages += self._folded(partition, watched, records)
         for partition, watched in self._partitions.items():
             fold = watched.fold
             if fold.waits_for_end and fold.position == self._consumer.end_seen(partition):
@@ -128,18 +134,21 @@ class FoldService:
                 "raise it (about 2 KiB each) or start another worker"
             )
 
-    async def _folded(self, fold: FoldPartition, partition: int, records: Sequence[Any]) -> list[Message]:
+    def _folded(self, partition: int, watched: Watched, records: Sequence[Any]) -> list[Message]:
+        """Fold records in order, up to the first one whose schema is to be waited for."""
         messages: list[Message] = []
         read_us = now_us()
-        decode, step = self._codec.decode, fold.step
-        for record in records:
+        fold, decode = watched.fold, self._codec.decode
+        for index, record in enumerate(records):
             try:
                 try:
                     event = decode(record.value, LogEvent)
                 except SchemaUnknown as unknown:
-                    event = await self._later(record.value, unknown)
+                    if self._waits(partition, watched, unknown.fingerprint, records[index:]):
+                        break
+                    raise Poison("schema_version", str(unknown)) from unknown
                 check_key(record.key, event.generation_id)
-                outputs = step(record.offset, event, read_us)
+                outputs = fold.step(record.offset, event, read_us)
             except Poison as poison:
                 fold.skip(record.offset)
                 if record.offset >= fold.emit_from:
@@ -149,15 +158,35 @@ class FoldService:
                 messages += [self._message(output) for output in outputs]
         return messages
 
-    async def _later(self, value: bytes, unknown: SchemaUnknown) -> LogEvent:
-        """Decode once the schemas topic holds the writer's schema. Poison when it does not in time."""
-        backoff_s = BACKOFF_FIRST_S
-        while True:
-            try:
-                await self._schemas.wait_for(unknown.fingerprint, self._settings.pipeline.schema_wait_s)
-                return self._codec.decode(value, LogEvent)
-            except Transient as failure:
-                backoff_s = await self._pause(backoff_s, failure)
+    def _waits(self, partition: int, watched: Watched, fingerprint: str, records: Sequence[Any]) -> bool:
+        """Stop the partition at a record of an unknown schema, unless that was settled before."""
+        if records[0].offset < watched.fold.emit_from:
+            return False
+        watched.waiting = self._schema_patience.wait(fingerprint, records, now_us())
+        if watched.waiting is None:
+            return False
+        self._consumer.pause(partition)
+        log.warning("a partition waits for a schema", partition=partition, fingerprint=fingerprint)
+        return True
+
+    async def _resumed(
+        self, partition: int, watched: Watched, waiting: Waiting, records: Sequence[Any]
+    ) -> Sequence[Any]:
+        """What can be folded now that was waited with: nothing, or all of it."""
+        waiting.records += records
+        if not waiting.is_due(now_us()):
+            return ()
+        try:
+            await self._schemas.learn()
+        except Transient as failure:
+            log.warning("the schemas topic cannot be read", error=str(failure))
+        known = self._codec.knows(waiting.fingerprint)
+        if not known and not self._schema_patience.give_up(waiting, now_us()):
+            waiting.again(now_us())
+            return ()
+        watched.waiting = None
+        self._consumer.resume(partition)
+        return waiting.records
 
     async def _acknowledged(self, messages: Sequence[Message]) -> None:
         backoff_s = BACKOFF_FIRST_S

@@ -28,6 +28,9 @@ from schemas.topics import EVENTS
 
 SESSION_TIMEOUT_MS = 6_000  # the broker's own minimum: a killed worker's partitions move so soon
 HEARTBEAT_MS = 1_500
+REBALANCE_TIMEOUT_MS = (
+    30_000  # a turn that waits for acknowledgements is waited for; default: the session's time
+)
 FETCH_WAIT_MS = 500  # adds no latency: the broker answers as soon as there is a byte
 RETRY_BACKOFF_MS = 50
 POLL_MS = 200
@@ -88,6 +91,7 @@ class FoldConsumer:
             auto_offset_reset="none",
             session_timeout_ms=SESSION_TIMEOUT_MS,
             heartbeat_interval_ms=HEARTBEAT_MS,
+            rebalance_timeout_ms=REBALANCE_TIMEOUT_MS,
             fetch_max_wait_ms=FETCH_WAIT_MS,
             request_timeout_ms=self._settings.request_timeout_ms,
             retry_backoff_ms=RETRY_BACKOFF_MS,
@@ -124,6 +128,14 @@ class FoldConsumer:
         if self._failure is not None:
             raise self._failure
         return {tp.partition: records for tp, records in batches.items()}
+
+    def pause(self, partition: int) -> None:
+        """Read no more of a partition of ours."""
+        self._client.pause(TopicPartition(EVENTS.name, partition))
+
+    def resume(self, partition: int) -> None:
+        """Read on."""
+        self._client.resume(TopicPartition(EVENTS.name, partition))
 
     def end_seen(self, partition: int) -> int | None:
         """The partition's end as of its last fetch; None before any, or when it is not ours."""
