@@ -17,8 +17,8 @@ import structlog
 from edge.attempt import Attempt, AttemptResult
 from edge.clock import Clock
 from edge.dialects import ClientRequest, Dialect
-from edge.ending import Ending, write_ending
-from edge.generation import Generation, Head
+from edge.ending import Ending, head_of, write_ending
+from edge.generation import Generation
 from edge.policy import Failure, Rules, after_failure
 from edge.recorder import Recorder
 from edge.timers import Timers
@@ -32,7 +32,6 @@ from schemas.events import (
     Kind,
     Outcome,
 )
-from schemas.failures import error_body
 from schemas.lifecycle import Signal, State
 from schemas.outcomes import ERRORS
 from schemas.settings import Provider, Route, Settings
@@ -110,7 +109,7 @@ class Driver:
         write_ending(self, attempt.result(ending), ending, terminal=True)
         self.generation.signal(Signal.TERMINAL)
         if not self.generation.head.done():
-            self.generation.head.set_result(self._head_of(ending))
+            self.generation.head.set_result(head_of(self.dialect, ending))
 
     def interrupt(self, code: str) -> None:
         """End the reading now; the first reason stands."""
@@ -232,30 +231,10 @@ class Driver:
         write_ending(self, result, ending, terminal=self._interrupt != FOREIGN_TERMINAL)
         self.generation.signal(Signal.TERMINAL)
         if not self.generation.head.done():
-            self.generation.head.set_result(self._head_of(ending))
-
-    def _head_of(self, ending: Ending) -> Head:
-        if ending.code is None:
-            return Head(ok=True)
-        row = ERRORS[ending.code]
-        said = ending.provider_error
-        status = said.status if said is not None and said.status else row.status
-        if said is not None and said.status and said.raw and said.raw.lstrip().startswith("{"):
-            body = said.raw.encode()
-        else:
-            body = _json(error_body(self.dialect.name, ending.code, ending.message, status))
-        return Head(
-            ok=False, status=status, body=body, code=ending.code, retry_after_ms=ending.retry_after_ms
-        )
+            self.generation.head.set_result(head_of(self.dialect, ending))
 
 
 FOREIGN_TERMINAL = "foreign_terminal"
 """Another writer (the orphan finder) has ended the generation: only the attempt's end is left to be said."""
 _FINAL = ("cancelled", "log_unavailable", FOREIGN_TERMINAL)
 _ENDED_BY = {"cancelled": EndedBy.CANCEL, "log_unavailable": EndedBy.CUT, FOREIGN_TERMINAL: EndedBy.CUT}
-
-
-def _json(value: object) -> bytes:
-    import orjson
-
-    return orjson.dumps(value)

@@ -8,8 +8,11 @@ bounded terminal, else ours. Before: ``attempt``. After: ``recorder``.
 from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
+import orjson
 
 from edge.dialects import Dialect
+from edge.dialects.reading import NotJson, fields, load
+from edge.generation import Head
 from schemas.events import (
     ErrorEnd,
     Kind,
@@ -19,7 +22,7 @@ from schemas.events import (
     ProviderError,
     Usage,
 )
-from schemas.failures import error_frame
+from schemas.failures import error_body, error_frame
 from schemas.outcomes import ERRORS, finish_reason_of
 from schemas.usage import normalise
 
@@ -68,6 +71,30 @@ def write_ending(driver: "Driver", result: "AttemptResult", ending: Ending, *, t
         _message_end(driver, result, ending, usage)
     else:
         _error(driver, result, ending, usage)
+
+
+def head_of(dialect: Dialect, ending: Ending) -> Head:
+    """What the response head says where nothing was streamed: the failure's own status, in the dialect's own shape.
+
+    The provider's error body goes on as it came where it is one and is whole.
+    """
+    if ending.code is None:
+        return Head(ok=True)
+    said = ending.provider_error
+    status = (said.status if said is not None else None) or ERRORS[ending.code].status
+    raw = said.raw if said is not None and said.status else None
+    if raw is not None and _is_error_body(raw):
+        body = raw.encode()
+    else:
+        body = orjson.dumps(error_body(dialect.name, ending.code, ending.message, status))
+    return Head(ok=False, status=status, body=body, code=ending.code, retry_after_ms=ending.retry_after_ms)
+
+
+def _is_error_body(text: str) -> bool:
+    try:
+        return "error" in fields(load(text))
+    except NotJson:  # no JSON, or a longer body of which only the beginning was kept
+        return False
 
 
 def usage_of(driver: "Driver", result: "AttemptResult") -> Usage | None:

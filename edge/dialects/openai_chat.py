@@ -44,8 +44,8 @@ class OpenAiChat:
         stream, options = body.get("stream", False), body.get("stream_options") or {}
         if not isinstance(stream, bool | None) or not isinstance(options, dict):
             raise BadRequest("`stream` must be a boolean and `stream_options` an object")
-        choices = body.get("n") or 1
-        if not isinstance(choices, int) or choices < 1:
+        choices = 1 if body.get("n") is None else body["n"]
+        if type(choices) is not int or choices < 1:
             raise BadRequest("`n` must be a positive integer")
         stop = body.get("stop") or []
         if not isinstance(stop, str | list):

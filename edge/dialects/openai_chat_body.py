@@ -8,6 +8,8 @@ import copy
 from collections.abc import Callable, Iterable
 from typing import Any
 
+import orjson
+
 from edge.dialects.reading import fields, index_of, items, load_as_sent, unicode_of
 from schemas.events import Kind, LogEvent
 
@@ -111,4 +113,7 @@ def _finished(index: int, choice: dict[str, Any]) -> dict[str, Any]:
     message.setdefault("content", None)
     for call in items(message.get("tool_calls")):
         call.pop("index", None)
+        function = fields(call.get("function"))
+        if isinstance(function.get("arguments"), dict):  # some servers send the object itself
+            function["arguments"] = orjson.dumps(function["arguments"]).decode()
     return {"index": index, **choice, "message": message, "finish_reason": choice.get("finish_reason")}

@@ -10,6 +10,7 @@ import orjson
 from edge.dialects import Captured, DialectState
 from edge.dialects.reading import (
     FACT_CHARS_MAX,
+    Halves,
     NotJson,
     fact,
     fields,
@@ -18,6 +19,7 @@ from edge.dialects.reading import (
     keep_report,
     load,
     load_at,
+    unicode_of,
     word,
 )
 from schemas.events import Canonical, ChoiceFinish, Kind, PartType, ProviderError
@@ -44,6 +46,7 @@ class OpenAiChatState(DialectState):
         self.finishes: dict[int, ChoiceFinish] = {}
         self.unknown_count = 0
         self._open: set[int] = set()  # choices with content and without a finish reason
+        self._halves = Halves()
         self._calls: dict[int, list[list[Any]]] = {}  # choice → [[id, claimed index], …]
 
     @property
@@ -65,6 +68,9 @@ class OpenAiChatState(DialectState):
             chunk = orjson.loads(data)
         except orjson.JSONDecodeError:
             return self._several(event)
+        if self._halves:
+            self._join(chunk)
+            chunk = unicode_of(chunk)
         return [self._chunk(chunk, data, event.event)]
 
     def _several(self, event: "SseEvent") -> list[Captured]:
@@ -82,9 +88,23 @@ class OpenAiChatState(DialectState):
                 )
                 out.append(Captured(Kind.ERROR, data, event.event, failure=("upstream_protocol", error)))
                 return out
-            out.append(self._chunk(value, data[at:end], event.event))
+            self._join(value)
+            out.append(self._chunk(unicode_of(value), data[at:end], event.event))
             at = end
         return out
+
+    def _join(self, chunk: Any) -> None:
+        """Text that was cut inside a surrogate pair is put together before it is understood."""
+        for choice in items(fields(chunk).get("choices")):
+            delta, index = fields(choice.get("delta")), index_of(choice.get("index"))
+            for key in ("content", "reasoning_content", "reasoning", "refusal"):
+                if isinstance(delta.get(key), str):
+                    delta[key] = self._halves.whole((index, key), delta[key])
+            for call in items(delta.get("tool_calls")):
+                function = fields(call.get("function"))
+                if isinstance(function.get("arguments"), str):
+                    place = (index, "arguments", str(call.get("index")))
+                    function["arguments"] = self._halves.whole(place, function["arguments"])
 
     def _chunk(self, chunk: Any, raw: str, name: str | None) -> Captured:
         if not isinstance(chunk, dict):

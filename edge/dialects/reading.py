@@ -30,6 +30,7 @@ def _number(digits: str) -> int | float:
 
 
 DIGITS_MAX = 19
+HIGH_FIRST, HIGH_LAST = "\ud800", "\udbff"
 _DECODER = json.JSONDecoder(parse_constant=_no_constant, parse_int=_number)
 
 
@@ -46,19 +47,14 @@ def load_as_sent(text: str) -> Any:
     try:
         return orjson.loads(text)
     except orjson.JSONDecodeError:
-        value, end = _load_at(text, 0)
+        value, end = load_at(text, 0)
     if text[end:].strip():
         raise NotJson("several values")
     return value
 
 
 def load_at(text: str, at: int) -> tuple[Any, int]:
-    """The JSON value that begins at a position, and where it ends; NotJson where there is none."""
-    value, end = _load_at(text, at)
-    return unicode_of(value), end
-
-
-def _load_at(text: str, at: int) -> tuple[Any, int]:
+    """The JSON value that begins at a position, as it was sent, and where it ends; NotJson where there is none."""
     try:
         return _DECODER.raw_decode(text, at)
     except (ValueError, RecursionError) as error:
@@ -78,6 +74,27 @@ def unicode_of(value: Any) -> Any:
     if isinstance(value, dict):
         return {unicode_of(key): unicode_of(item) for key, item in value.items()}
     return value
+
+
+class Halves:
+    """Joins text that was cut inside a surrogate pair, half of it in one event and half in the next.
+
+    A half at a fragment's end waits for the next fragment of the same text.
+    """
+
+    def __init__(self) -> None:
+        self._waiting: dict[tuple[Any, ...], str] = {}
+
+    def __bool__(self) -> bool:
+        return bool(self._waiting)
+
+    def whole(self, place: tuple[Any, ...], text: str) -> str:
+        """The fragment with a waiting half before it, and without a half at its end."""
+        text = self._waiting.pop(place, "") + text
+        if text and HIGH_FIRST <= text[-1] <= HIGH_LAST:
+            self._waiting[place] = text[-1]
+            text = text[:-1]
+        return text
 
 
 def items(value: Any) -> list[dict[str, Any]]:
