@@ -5,9 +5,10 @@ awaited by a child. Before this file: ``supervisor``. After it: the terminal.
 """
 
 import asyncio
+import contextlib
 import time
 from pathlib import Path
-from typing import Self
+from typing import NoReturn, Self
 
 from rich.console import Console
 from rich.text import Text
@@ -18,6 +19,14 @@ NAME_WIDTH = 11
 _READ_BYTES = 1 << 16
 
 
+class Terminal(Console):
+    """rich ends the whole program when its reader has left; whether that ends anything is for us to decide."""
+
+    def on_broken_pipe(self) -> NoReturn:
+        """Let the caller of ``print`` have the error."""
+        raise BrokenPipeError
+
+
 class LogPrinter:
     """Prints the lines that are added to ``logs/*.log`` while it is open, each with its process's name."""
 
@@ -25,6 +34,7 @@ class LogPrinter:
         self._logs, self._console = logs, console
         self._positions: dict[Path, int] = {}
         self._colours: dict[str, str] = {}
+        self._is_read = True
         self._task: asyncio.Task[None] | None = None
 
     async def __aenter__(self) -> Self:
@@ -49,21 +59,26 @@ class LogPrinter:
 
     def _print_new(self) -> None:
         for path in sorted(self._logs.glob("*.log")):
-            start = self._positions.get(path, 0)
-            size = path.stat().st_size
-            if size < start:  # it was begun anew
-                start = 0
-            if size == start:
-                continue
-            with path.open("rb") as file:
-                file.seek(start)
-                data = file.read(_READ_BYTES)
-            end = data.rfind(b"\n") + 1
-            if not end and len(data) < _READ_BYTES:
-                continue  # half a line: the rest comes
-            self._positions[path] = start + (end or len(data))
-            for line in data[: end or len(data)].decode(errors="replace").splitlines():
-                self._print(path.stem, line)
+            with contextlib.suppress(
+                FileNotFoundError
+            ):  # moved away since it was listed; its successor comes next
+                self._print_new_of(path)
+
+    def _print_new_of(self, path: Path) -> None:
+        start, size = self._positions.get(path, 0), path.stat().st_size
+        if size < start:  # it was begun anew
+            start = 0
+        if size == start:
+            return
+        with path.open("rb") as file:
+            file.seek(start)
+            data = file.read(_READ_BYTES)
+        end = data.rfind(b"\n") + 1
+        if not end and len(data) < _READ_BYTES:
+            return  # half a line: the rest comes
+        self._positions[path] = start + (end or len(data))
+        for line in data[: end or len(data)].decode(errors="replace").splitlines():
+            self._print(path.stem, line)
 
     def _print(self, name: str, line: str, style: str = "") -> None:
         colour = self._colours.setdefault(name, COLOURS[len(self._colours) % len(COLOURS)])
@@ -71,4 +86,8 @@ class LogPrinter:
         text.append(f"{name:<{NAME_WIDTH}}", style=colour)
         text.append("│ ", style="dim")
         text.append(Text.from_ansi(line, style=style))
-        self._console.print(text, soft_wrap=True)
+        if self._is_read:
+            try:
+                self._console.print(text, soft_wrap=True)
+            except OSError:  # the terminal is gone; the processes are not, and their files go on
+                self._is_read = False

@@ -146,28 +146,34 @@ class Supervisor:
         name = child.service.name
         while not child.stop.is_set():
             started_s = time.monotonic()
-            process = await self._spawn(child)
-            over = asyncio.Event()
-            self._watch(child, over)
-            stop = asyncio.create_task(child.stop.wait())
-            exited = asyncio.create_task(process.wait())
-            try:
-                await asyncio.wait({stop, exited}, return_when=asyncio.FIRST_COMPLETED)
-            finally:
-                over.set()
-                stop.cancel()
-            if child.stop.is_set():
-                await self._end(child.service, process)
-            returncode = await exited
+            how = await self._live(child)
             if child.stop.is_set():
                 return
             child.restarts = child.restarts.after_death(time.monotonic() - started_s)
-            how = _how_it_ended(returncode)
             if not child.was_ready.is_set() and child.restarts.deaths >= FIRST_STARTS_MAX:
-                raise StartFailed(f"{name} does not start ({how}). {self._last_words(child, returncode)}")
+                raise StartFailed(f"{name} does not start ({how}). {self._last_words(child)}")
             self._say(name, f"ended ({how}); it is started again in {child.restarts.delay_s:.1f} s")
             with contextlib.suppress(TimeoutError):  # the delay passed and nobody asked to stop
                 await asyncio.wait_for(child.stop.wait(), child.restarts.delay_s)
+
+    async def _live(self, child: _Child) -> str:
+        """Start the process and stay with it to its end, or end it when it is to stop; how it ended, in words."""
+        try:
+            process = await self._spawn(child)
+        except OSError as error:  # no memory, no file handles, a full disk: as passing as a death
+            return f"cannot be run: {error}"
+        over = asyncio.Event()
+        self._watch(child, over)
+        stop = asyncio.create_task(child.stop.wait())
+        exited = asyncio.create_task(process.wait())
+        try:
+            await asyncio.wait({stop, exited}, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            over.set()
+            stop.cancel()
+        if child.stop.is_set():
+            await self._end(child.service, process)
+        return _how_it_ended(await exited)
 
     async def _spawn(self, child: _Child) -> asyncio.subprocess.Process:
         service = child.service
@@ -186,8 +192,11 @@ class Supervisor:
                 start_new_session=True,  # a terminal's Ctrl-C is for the supervisor, which then stops in order
             )
         child.process, child.mark = process, start_mark(process.pid) or ""
-        service.on_started(process.pid)
-        self._on_change()
+        try:
+            service.on_started(process.pid)
+            self._on_change()
+        except OSError as error:  # what was started is kept alive, also where that cannot be written down
+            self._say(service.name, f"its start could not be noted: {error}")
         return process
 
     def _watch(self, child: _Child, over: asyncio.Event) -> None:
@@ -222,8 +231,9 @@ class Supervisor:
         """Where a child's output goes."""
         return self._logs / f"{name}.log"
 
-    def _last_words(self, child: _Child, returncode: int) -> str:
-        if explained := child.service.explain_exit(returncode):
+    def _last_words(self, child: _Child) -> str:
+        returncode = child.process.returncode if child.process is not None else None
+        if returncode is not None and (explained := child.service.explain_exit(returncode)):
             return explained
         path = self.log_file(child.service.name)
         with path.open("rb") as file:

@@ -14,15 +14,15 @@ from typing import Annotated, Any, TypeVar
 
 import orjson
 import typer
-from rich.console import Console
 
+from compose.logs import Terminal
 from compose.state import DEFAULT_FOLDER
 from compose.target import Target, find_target
 from schemas.money import plain
 
 T = TypeVar("T")
-out = Console(highlight=False)
-err = Console(stderr=True, highlight=False)
+out = Terminal(highlight=False)
+err = Terminal(stderr=True, highlight=False)
 
 FolderOption = Annotated[Path, typer.Option("--dir", help="folder of the stack's state")]
 EdgeOption = Annotated[

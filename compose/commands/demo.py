@@ -26,8 +26,14 @@ from schemas.settings import ClickHouse
 
 DEMO_FOLDER = Path(".tokentrail-demo")
 _QUESTIONS = (
-    ("How fast is each model?", "SELECT * FROM latency_by_model"),
-    ("Where did it fall silent?", "SELECT * FROM stalls ORDER BY length_ms DESC LIMIT 5"),
+    (
+        "How fast is each model?",
+        "SELECT model, generations, errors, ttft_p50_ms, e2e_p50_ms, tokens_per_second_active FROM latency_by_model",
+    ),
+    (
+        "Where did it fall silent?",
+        "SELECT provider, model, attempt, seq, start_ms, length_ms, ended_by FROM stalls ORDER BY length_ms DESC LIMIT 5",
+    ),
 )
 
 

