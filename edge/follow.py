@@ -47,6 +47,9 @@ class Follower:
         offset: where reading the log would begin.
         local: the generation's memory where it runs here.
 
+    Attributes:
+        seen_seq: the highest seq that reading came across, wanted or not; -1 for none.
+
     """
 
     def __init__(
@@ -71,6 +74,7 @@ class Follower:
         self._joiner = Joiner(codec)
         self._ready: deque[Delivered] = deque()
         self._seen_above: int | None = None
+        self.seen_seq = -1
         self._hole: Hole | None = None
         self.reading = Reading(next_seq)
         self.caught_up = False
@@ -170,12 +174,14 @@ class Follower:
 
     def _judge(self, delivered: Delivered) -> None:
         event = delivered.event
+        if event.seq is not None and event.seq > self.seen_seq:
+            self.seen_seq = event.seq
         verdict = self.reading.offer(event)
         if verdict is Verdict.DELIVER:
             self._ready.append(delivered)
             self._offset = delivered.offset + 1
         elif verdict is Verdict.GAP:
-            self._hole = Hole(self._seen_above)
+            self._hole = Hole(event.seq if self._seen_above is None else self._seen_above)
         elif event.seq is not None and event.seq > self.reading.next_seq and self._seen_above is None:
             self._seen_above = event.seq
 

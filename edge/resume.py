@@ -136,44 +136,39 @@ class Desk:
         self, caller: ApiKey, generation_id: str, cursor: Cursor | None, shown: Presented
     ) -> Opened | Refusal:
         located = await self.locate(generation_id, cursor)
+        if located is None and cursor is not None and verify(self._secrets, generation_id, cursor, caller.id):
+            return Refusal(410, "resume_expired")  # we gave this id out: there was such a generation
         if located is None or located.event.tenant != caller.tenant:
             return Refusal(404, "not_found")
         event = located.event
         if not self._allowed(caller, generation_id, event.key_id, cursor, shown):
             return Refusal(401, "cursor_invalid")
-        if cursor is not None and located.at_hint and event.is_terminal:
-            return Refusal(204, "ended")
-        first_seq = cursor.seq + 1 if cursor is not None and located.at_hint else 0
-        follower = self.follower(located, first_seq)
-        refusal = await self._position(follower, cursor, first_seq)
+        follower = self.follower(located, 0 if cursor is None else cursor.seq + 1)
+        refusal = await self._read_ahead(follower, cursor)
         if refusal is not None:
             follower.close()
             return refusal
         return Opened(follower, event.tenant, event.key_id, event.dialect, cursor.seq if cursor else None)
 
-    async def _position(self, follower: Follower, cursor: Cursor | None, first_seq: int) -> Refusal | None:
-        """Read ahead to behind the cursor; what stands in the way of a stream is found here."""
+    async def _read_ahead(self, follower: Follower, cursor: Cursor | None) -> Refusal | None:
+        """Read to behind the cursor; what stands in the way of a stream is found while a status can say so.
+
+        What lies before the cursor may be gone: only what follows it must be held.
+        """
         _, end = await self._log.bounds(follower.partition)
         try:
             await follower.preload(PRELOAD_EVENTS_MAX)
-            while cursor is not None and first_seq == 0 and follower.reading.next_seq <= cursor.seq:
-                follower.skip_to(cursor.seq)
-                if follower.reading.ended or (
-                    follower.caught_up and cursor.sig is None and follower.position >= end
-                ):
-                    return Refusal(409, "cursor_ahead")
-                if follower.caught_up:
-                    break
-                await follower.preload(PRELOAD_EVENTS_MAX)
         except Hole as hole:
             return Refusal(410, "resume_expired", hole.first_available_seq)
         except OffsetGone:
             return Refusal(410, "resume_expired")
-        if cursor is not None and first_seq == 0:
-            follower.skip_to(cursor.seq)
-            if follower.ended:
-                return Refusal(204, "ended")
-        return None
+        if cursor is None:
+            return None
+        follower.skip_to(cursor.seq)  # an error that ended it earlier is a terminal for everyone
+        if follower.ended:
+            return Refusal(204, "ended") if follower.seen_seq == cursor.seq else Refusal(409, "cursor_ahead")
+        nothing_there = follower.seen_seq < cursor.seq and follower.caught_up and follower.position >= end
+        return Refusal(409, "cursor_ahead") if nothing_there and cursor.sig is None else None
 
 
 def read_cursor(shown: Presented) -> Cursor | None:

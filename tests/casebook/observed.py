@@ -191,8 +191,11 @@ def _writes(attempt, framing):
 
 
 def _texts_of(chunk):
-    deltas = [choice.get("delta") or {} for choice in chunk.get("choices") or ()]
-    return [delta["content"] for delta in deltas if delta.get("content")]
+    """The text deltas of a chunk as a client reads them that believes no type."""
+    choices = chunk.get("choices")
+    deltas = [c.get("delta") for c in choices if isinstance(c, dict)] if isinstance(choices, list) else []
+    texts = [delta.get("content") for delta in deltas if isinstance(delta, dict)]
+    return [text for text in texts if isinstance(text, str) and text]
 
 
 def _terminal_of(event):
