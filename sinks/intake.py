@@ -18,6 +18,7 @@ from schemas.events import LogEvent
 from schemas.parts import Joiner
 from schemas.records import AttemptRecord, GenerationRecord, LedgerLine
 from sinks import derived, rows
+from sinks.express import Express
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -99,22 +100,28 @@ class EventIntake:
 
     def __init__(self, codec: Codec) -> None:
         self._codec = codec
+        self._express = Express(codec)
         self._runs: dict[str, _Run] = {}
         self.given_up = 0
 
     def row(self, record: RawRecord) -> Row | None:
         """The row of a log record, None while parts of it are missing."""
+        if not self._runs and (known := self._express.row(record)) is not None:
+            return known
         event = self._codec.decode(record.value, LogEvent)
         check_key(record.key, event.generation_id)
         if self._runs:
             self._give_up(event, record)
         if event.part is None:
-            return rows.event_row(event, record.partition, record.offset)
+            row = rows.event_row(event, record.partition, record.offset)
+            if event.seq is not None:
+                self._express.learn(record, row)
+            return row
         whole = self._join(event, record)
         if whole is None:
             return None
-        *row, _ = rows.event_row(whole, record.partition, record.offset)
-        return (*row, event.parts)
+        *values, _ = rows.event_row(whole, record.partition, record.offset)
+        return (*values, event.parts)
 
     def floor(self, partition: int) -> int | None:
         """The first part of the oldest unfinished record of the partition."""
