@@ -38,7 +38,10 @@ class AlreadyRuns(TokentrailError):
     """Another supervisor holds the folder. ``state`` None: it has only just begun."""
 
     def __init__(self, state: StackState | None) -> None:
-        super().__init__("this stack already runs")
+        who = f" under process {state.supervisor_pid}" if state is not None else ""
+        super().__init__(
+            f"The stack of this folder already runs{who}. Stop it there with Ctrl-C, or give another folder with --dir."
+        )
         self.state = state
 
 
