@@ -20,7 +20,7 @@ from edge.dialects import ClientRequest, Dialect
 from edge.ending import Ending, head_of, write_ending
 from edge.generation import Generation
 from edge.policy import Failure, Rules, after_failure
-from edge.recorder import Recorder
+from edge.recorder import LOG_UNAVAILABLE, Recorder
 from edge.timers import Timers
 from edge.upstream import Upstream
 from edge.watch import USAGE_GRACE, Limits, Watch
@@ -30,7 +30,6 @@ from schemas.events import (
     ClientReader,
     EndedBy,
     Kind,
-    Outcome,
 )
 from schemas.lifecycle import Signal, State
 from schemas.outcomes import ERRORS
@@ -72,6 +71,8 @@ class Driver:
         self.attempts_made = 0
         self.cancel: CancelRequested | None = None
         self._interrupt: str | None = None
+        self._open: Attempt | None = None
+        self._result: AttemptResult | None = None
         self._reading: asyncio.Task[AttemptResult] | None = None
         self._waiting: asyncio.Future[None] | None = None
         self.timers = Timers(generation, recorder, self.watch, settings, clock, self.interrupt)
@@ -104,12 +105,23 @@ class Driver:
         """A bug of ours ended the driver: its generation still gets exactly one terminal."""
         if self.generation.state is State.FINALIZED:
             return
-        ending = Ending(code="edge_lost", message=ERRORS["edge_lost"].meaning)
-        attempt = Attempt(self, self.targets[0], max(0, self.attempts_made - 1))
-        write_ending(self, attempt.result(ending), ending, terminal=True)
-        self.generation.signal(Signal.TERMINAL)
-        if not self.generation.head.done():
-            self.generation.head.set_result(head_of(self.dialect, ending))
+        attempt, written = self._open, self._open is None
+        if attempt is None:
+            attempt = Attempt(self, self.targets[0], max(0, self.attempts_made - 1))
+        result = attempt.result(self._interruption("edge_lost"), ended_by=EndedBy.CUT)
+        result.written = written
+        self._end(result)
+
+    def log_failed(self) -> None:
+        """The log refused a record: the reading ends. Where the end was among it, an error stands for that."""
+        if self.generation.state is not State.FINALIZED:
+            self.interrupt(LOG_UNAVAILABLE)
+        elif self._result is not None:
+            result, self._result = self._result, None
+            result.written = result.attempt in self.recorder.ends_acked
+            write_ending(self, result, result.ending, terminal=False)
+            if self._interrupt != FOREIGN_TERMINAL:
+                write_ending(self, result, self._interruption(LOG_UNAVAILABLE), terminal=True)
 
     def interrupt(self, code: str) -> None:
         """End the reading now; the first reason stands."""
@@ -142,11 +154,7 @@ class Driver:
         while True:
             result = await self._attempt(self.targets[self.attempts_made % len(self.targets)])
             self.attempts_made += 1
-            if result.ending.code is None or self._interrupt in (
-                "cancelled",
-                "log_unavailable",
-                "lease_lost",
-            ):
+            if result.ending.code is None or self._interrupt in _FINAL:
                 break
             failure = Failure(
                 code=result.ending.code,
@@ -169,10 +177,9 @@ class Driver:
         return whole_us if asked_ms is None else min(whole_us, asked_ms * 1000)
 
     async def _again(self, result: AttemptResult, wait_us: int, reason: str) -> bool:
-        """Write the failed attempt, wait, announce the next; False where something interrupted."""
-        self.recorder.trace(
-            Kind.ATTEMPT_END, attempt=result.attempt, attempt_end=result.record(Outcome.FAILED)
-        )
+        """Write the failed attempt, wait, announce the next; False where something interrupted the wait."""
+        write_ending(self, result, result.ending, terminal=False)
+        self._open = None
         self.generation.signal(Signal.ATTEMPT_FAILED)
         self._interrupt = None
         self.timers.rearm()
@@ -181,10 +188,10 @@ class Driver:
             await asyncio.wait_for(self._waiting, wait_us / 1e6)
         except TimeoutError:
             self._announce(reason, wait_us // 1000)
-            if await self.recorder.settled(self.settings.log.delivery_s) and self._interrupt is None:
-                return True
-        result.written = True
-        result.ending = self._interruption(self._interrupt or "log_unavailable")
+            if not await self.recorder.settled(self.settings.log.delivery_s):
+                self.interrupt(LOG_UNAVAILABLE)
+            return True  # an attempt that was announced has its end written, also where it is not called any more
+        result.ending = self._interruption(self._interrupt or LOG_UNAVAILABLE)
         return False
 
     def _announce(self, reason: str, backoff_ms: int | None) -> None:
@@ -207,7 +214,7 @@ class Driver:
         )
 
     async def _attempt(self, target: Target) -> AttemptResult:
-        attempt = Attempt(self, target, self.attempts_made)
+        attempt = self._open = Attempt(self, target, self.attempts_made)
         if self._interrupt is None:
             self._reading = asyncio.get_running_loop().create_task(attempt.read())
             await asyncio.wait({self._reading})
@@ -223,11 +230,11 @@ class Driver:
     def _interruption(self, code: str) -> Ending:
         if code == "cancelled":
             return Ending(code="cancelled", cancelled=True, message=ERRORS["cancelled"].meaning)
-        known = code if code in ERRORS else "log_unavailable"
+        known = code if code in ERRORS else LOG_UNAVAILABLE
         return Ending(code=known, message=ERRORS[known].meaning)
 
     def _end(self, result: AttemptResult) -> None:
-        ending = result.ending
+        ending, self._result = result.ending, result
         write_ending(self, result, ending, terminal=self._interrupt != FOREIGN_TERMINAL)
         self.generation.signal(Signal.TERMINAL)
         if not self.generation.head.done():
@@ -236,5 +243,10 @@ class Driver:
 
 FOREIGN_TERMINAL = "foreign_terminal"
 """Another writer (the orphan finder) has ended the generation: only the attempt's end is left to be said."""
-_FINAL = ("cancelled", "log_unavailable", FOREIGN_TERMINAL)
-_ENDED_BY = {"cancelled": EndedBy.CANCEL, "log_unavailable": EndedBy.CUT, FOREIGN_TERMINAL: EndedBy.CUT}
+_FINAL = ("cancelled", "edge_lost", LOG_UNAVAILABLE, FOREIGN_TERMINAL)
+_ENDED_BY = {
+    "cancelled": EndedBy.CANCEL,
+    "edge_lost": EndedBy.CUT,
+    LOG_UNAVAILABLE: EndedBy.CUT,
+    FOREIGN_TERMINAL: EndedBy.CUT,
+}

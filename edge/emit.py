@@ -79,7 +79,7 @@ class EventStream:
         self._hooks = hooks
         self._resumed_from = resumed_from
         self._generation = generation
-        self._started = False
+        self._head_out: asyncio.Task[None] | None = None
         self._ended = False
         self._first = True
         self._beat: asyncio.TimerHandle | None = None
@@ -132,16 +132,17 @@ class EventStream:
         if generation is None:
             return None
         head = await asyncio.shield(generation.head)
-        if self._started:
-            return None
-        if not head.ok and not generation.log_away:
-            await _terminal_read(self._follower)
-        return head
+        if not head.ok:  # publish before emit holds for a refusal too: the log has the terminal, or is away
+            await generation.over()
+        return head if self._head_out is None else None
 
     async def _start(self, send: Send) -> None:
-        if self._started:
-            return
-        self._started = True
+        """Send the head once; whoever comes second waits until it is out."""
+        if self._head_out is None:
+            self._head_out = asyncio.get_running_loop().create_task(self._send_head(send))
+        await self._head_out
+
+    async def _send_head(self, send: Send) -> None:
         await send(
             {"type": "http.response.start", "status": 200, "headers": [*STREAM_HEADERS, *self._headers]}
         )
@@ -176,7 +177,8 @@ class EventStream:
         await send({"type": "http.response.body", "body": head.body, "more_body": False})
 
     async def _break_off(self, code: str, message: str, send: Send) -> None:
-        """An unnumbered error: not the terminal."""
+        """An unnumbered error: not the terminal, but nothing is written behind it either."""
+        self._ended = True
         await send(
             {
                 "type": "http.response.body",
@@ -205,12 +207,3 @@ async def gone(receive: Receive) -> None:
     """Wait until the client's connection is gone."""
     while (await receive())["type"] != "http.disconnect":
         continue
-
-
-async def _terminal_read(follower: Follower) -> None:
-    """Publish before emit holds for a refusal too: wait until the log has the terminal."""
-    try:
-        while not follower.ended:
-            await follower.read()
-    except (Hole, LogSilent, OffsetGone):
-        return

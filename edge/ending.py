@@ -58,12 +58,11 @@ def write_ending(driver: "Driver", result: "AttemptResult", ending: Ending, *, t
     """Append attempt_end (unless it is written) and the terminal (unless another writer has put one)."""
     recorder = driver.recorder
     if not result.written:
-        outcome = (
-            Outcome.CANCELLED if ending.cancelled else Outcome.OK if ending.code is None else Outcome.FAILED
-        )
+        outcome = _outcome_of(ending)
         recorder.trace(
             Kind.ATTEMPT_END, attempt=result.attempt, attempt_end=result.record(outcome, ending.code)
         )
+        result.written = True
     if not terminal:
         return
     usage = usage_of(driver, result)
@@ -95,6 +94,12 @@ def _is_error_body(text: str) -> bool:
         return "error" in fields(load(text))
     except NotJson:  # no JSON, or a longer body of which only the beginning was kept
         return False
+
+
+def _outcome_of(ending: Ending) -> Outcome:
+    if ending.cancelled:
+        return Outcome.CANCELLED
+    return {None: Outcome.OK, "edge_lost": Outcome.LOST}.get(ending.code, Outcome.FAILED)
 
 
 def usage_of(driver: "Driver", result: "AttemptResult") -> Usage | None:

@@ -134,6 +134,11 @@ class Generation:
             if not waiter.done():
                 waiter.set_result(None)
 
+    async def over(self) -> None:
+        """Wait until the log has the terminal, or takes no records."""
+        while not (self.ended.is_set() or self.log_away):
+            await self.news()
+
     async def news(self) -> None:
         """Wait until something changed."""
         waiter = asyncio.get_running_loop().create_future()

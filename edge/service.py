@@ -16,7 +16,7 @@ from edge.auth import Keys
 from edge.clock import Clock
 from edge.dialects import BadRequest, ClientRequest, Dialect
 from edge.driver import FOREIGN_TERMINAL, Driver, Target
-from edge.follow import Follower, Hole, OffsetGone
+from edge.follow import Follower, Hole, LogSilent, OffsetGone
 from edge.generation import Generation, Identity
 from edge.log import EventLog, LogAway
 from edge.metrics import Metrics
@@ -138,10 +138,12 @@ class EdgeService:
         )
         entry = self.registry.add(generation, driver)
         driver.open()
-        if not await recorder.settled(self.settings.log.start_ack_s):
-            self.registry.finish(entry)
-            raise LogAway("the log did not take the start of the generation in time")
+        opened = await recorder.settled(self.settings.log.start_ack_s)
+        if not opened:  # the start may be in the log all the same, so it has an end too
+            driver.interrupt(LOG_UNAVAILABLE)
         self._spawn(self._run(entry))
+        if not opened:
+            raise LogAway("the log did not take the start of the generation in time")
         return entry
 
     async def _run(self, entry: Entry) -> None:
@@ -158,8 +160,9 @@ class EdgeService:
 
     def _log_failed(self, entry: Entry, reason: str) -> None:
         if reason == LOG_UNAVAILABLE:
-            entry.driver.interrupt(LOG_UNAVAILABLE)
-        self._spawn(self._watch_log(entry))
+            entry.driver.log_failed()
+        if entry.generation.start_offset is not None:
+            self._spawn(self._watch_log(entry))
 
     async def _watch_log(self, entry: Entry) -> None:
         """Emitting from memory is over: the terminal is whatever the log says, ours or another writer's."""
@@ -171,17 +174,18 @@ class EdgeService:
         )
         try:
             while not follower.ended:
-                last = (await follower.read())[-1]
-        except (Hole, OffsetGone) as error:
-            log.exception(
+                for delivered in await follower.read():
+                    generation.terminal = delivered if delivered.event.is_terminal else None
+        except (Hole, LogSilent, OffsetGone) as error:
+            log.warning(
                 "the end of a generation cannot be read", generation_id=generation.id, error=str(error)
             )
-            return
         finally:
             follower.close()
-        generation.terminal = last
         generation.ended.set()
-        if last.event.edge_id != self.settings.edge.id:
+        generation.wake()
+        terminal = generation.terminal
+        if terminal is not None and terminal.event.edge_id != self.settings.edge.id:
             entry.driver.interrupt(FOREIGN_TERMINAL)
 
     def _spawn(self, work: "asyncio._CoroutineLike[None]") -> None:

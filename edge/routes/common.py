@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any
 
 import orjson
@@ -151,5 +152,6 @@ class ReaderHooks(Hooks):
                     edge_id=service.settings.edge.id,
                     wall_us=service.clock.wall_us(),
                 )
-                await service.log.tell(record.generation_id.encode(), service.codec.encode(record))
+                with suppress(LogAway):  # said again at the next turn, well within the owner's grace time
+                    await service.log.tell(record.generation_id.encode(), service.codec.encode(record))
             await asyncio.sleep(every_s)  # the announcement's own period, not a wait for anything
