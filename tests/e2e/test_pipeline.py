@@ -1,13 +1,11 @@
 """The pipeline as a process on a real Kafka: killed at random, met with poison, left alone with an orphan."""
 
 import asyncio
-import itertools
 import json
 import random
-import time
+from functools import partial
 
 import pytest
-from aiokafka import AIOKafkaConsumer, AIOKafkaProducer
 from aiokafka.admin import AIOKafkaAdminClient, RecordsToDelete
 from aiokafka.structs import TopicPartition
 
@@ -16,38 +14,32 @@ from pipeline.app import EXIT_HALTED
 from schemas import topics
 from schemas.avro import schema_of
 from schemas.codec import HEADER_BYTES, MAGIC, Codec
-from schemas.events import Heartbeat, Kind, LogEvent, Stage
-from schemas.ids import uuid7
+from schemas.events import Kind, LogEvent
 from schemas.partition import partition_of
 from schemas.records import AttemptRecord, GenerationRecord, LedgerLine
-from tests.support.events import log_event
-from tests.support.folding import (
-    CODEC,
-    at,
-    attempt_start,
-    content,
-    feed,
-    generations,
-    new_fold,
-    start,
-    whole,
-)
+from tests.support.folding import CODEC, attempt_start, content, feed, generations, new_fold, start, whole
 from tests.support.kafka import session_kafka
+from tests.support.pipeline import WITHIN_S, beat, ended, log_of, new_id, publish, rows_until, woven
 from tests.support.processes import Process, environment
 
 pytestmark = [pytest.mark.services, pytest.mark.timeout(240)]
 KILLS = 5
 GENERATIONS = 60
-WITHIN_S = 40
-IDENTITY = ("generation_id", "attempt", "side", "bucket", "revision")
+LINES = 4  # of one attempt: input and output, on both sides
 
 
 @pytest.fixture(scope="module")
-def broker(tmp_path_factory):
-    """A broker of these tests' own: the fold's group is one per cluster."""
+def cluster(tmp_path_factory):
+    """A broker of these tests' own: the fold's group is one per cluster, and it is killed."""
     with session_kafka(tmp_path_factory.mktemp("broker")) as kafka:
         asyncio.run(apply(kafka.bootstrap_servers, window_days=6))
-        yield kafka.bootstrap_servers
+        yield kafka
+
+
+@pytest.fixture(scope="module")
+def broker(cluster):
+    """Where it listens."""
+    return cluster.bootstrap_servers
 
 
 @pytest.fixture(scope="module")
@@ -70,70 +62,6 @@ def worker(broker, folder, request):
     for process in made:
         if process.child is not None:
             process.kill()
-
-
-def new_id():
-    """A fresh generation id."""
-    return uuid7(time.time_ns() // 1_000_000, random.getrandbits(74))
-
-
-async def publish(broker, events, topic=topics.EVENTS, pause_s=0.0):
-    """Append records, each acknowledged; raw ``(key, value)`` pairs as they are."""
-    producer = AIOKafkaProducer(bootstrap_servers=broker, acks="all", enable_idempotence=True)
-    await producer.start()
-    try:
-        for event in events:
-            raw = (
-                (event.generation_id.encode(), CODEC.encode(event)) if isinstance(event, LogEvent) else event
-            )
-            key, value = raw
-            partition = partition_of(key, topic.partitions)
-            await producer.send_and_wait(topic.name, value=value, key=key, partition=partition)
-            await asyncio.sleep(pause_s)
-    finally:
-        await producer.stop()
-
-
-async def log_of(broker, topic):
-    """Every record of a topic."""
-    consumer = AIOKafkaConsumer(bootstrap_servers=broker, auto_offset_reset="none", enable_auto_commit=False)
-    await consumer.start()
-    try:
-        tps = [TopicPartition(topic.name, p) for p in range(topic.partitions)]
-        ends, starts = await consumer.end_offsets(tps), await consumer.beginning_offsets(tps)
-        consumer.assign(tps)
-        for tp in tps:
-            consumer.seek(tp, starts[tp])
-        found = []
-        while len(found) < sum(ends.values()) - sum(starts.values()):
-            for records in (await consumer.getmany(timeout_ms=200)).values():
-                found += records
-        return found
-    finally:
-        await consumer.stop()
-
-
-async def rows_until(broker, topic, record, ids, count=None):
-    """The rows of these generations by identity and revision, once there are so many; equal identities, equal bytes."""
-    wanted, count = set(ids), count or len(ids)
-    async with asyncio.timeout(WITHIN_S):
-        while True:
-            rows = {}
-            for raw in await log_of(broker, topic):
-                if raw.key.decode() not in wanted:
-                    continue
-                row = CODEC.decode(raw.value, record)
-                identity = tuple(getattr(row, name, None) for name in IDENTITY)
-                assert row.generation_id == raw.key.decode()
-                assert rows.setdefault(identity, raw.value) == raw.value
-            if len(rows) >= count:
-                return rows
-            await asyncio.sleep(0.1)
-
-
-def woven(logs):
-    """Several generations' records, one of each in turn."""
-    return [event for turn in itertools.zip_longest(*logs) for event in turn if event is not None]
 
 
 async def test_kill_nine_at_random_loses_and_changes_no_row(broker, worker):
@@ -160,7 +88,7 @@ async def test_kill_nine_at_random_loses_and_changes_no_row(broker, worker):
     attempts = await rows_until(broker, topics.ATTEMPTS, AttemptRecord, ids)
     assert len(attempts) == GENERATIONS
     assert set(attempts.values()) == {CODEC.encode(o) for o in wanted if isinstance(o, AttemptRecord)}
-    ledger = await rows_until(broker, topics.LEDGER, LedgerLine, ids, count=2 * GENERATIONS)
+    ledger = await rows_until(broker, topics.LEDGER, LedgerLine, ids, count=LINES * GENERATIONS)
     assert {key[0] for key in ledger} == set(ids)
     await process.until_said("pipeline ready")
     assert process.stop() == 0
@@ -178,17 +106,13 @@ async def test_an_orphan_on_an_idle_log_ends_once(broker, worker):
     await process.until_said("pipeline ready")
     await publish(broker, [*opened, content(1, 100, generation_id=silent)])
 
-    def beat(index):
-        said = Heartbeat(stage=Stage.PREFILL, elapsed_ms=index)
-        return log_event(Kind.HEARTBEAT, after_seq=0, heartbeat=said, **at(index, generation_id=alive))
-
-    heart = asyncio.create_task(publish(broker, map(beat, range(1_000)), pause_s=0.5))
+    heart = asyncio.create_task(publish(broker, map(partial(beat, alive), range(1_000)), pause_s=0.5))
     made = await rows_until(broker, topics.GENERATIONS, GenerationRecord, [silent])
     process.kill()
     process.start()
     await process.until_said("pipeline ready")
     await asyncio.sleep(4)
-    heart.cancel()
+    await ended(heart)
     events = [CODEC.decode(raw.value, LogEvent) for raw in await log_of(broker, topics.EVENTS)]
     written = [
         (e.generation_id, e.kind, e.seq)
@@ -270,6 +194,37 @@ async def test_a_second_worker_takes_its_share_and_gives_it_back(broker, worker)
     wanted = [row for log in logs for row in generations(feed(new_fold(), log))]
     assert sorted(made.values()) == sorted(CODEC.encode(row) for row in wanted)
     assert one.stop() == 0
+
+
+async def test_an_outage_of_the_log_loses_nothing_and_orphans_nobody(cluster, broker, worker):
+    """While the broker is away for longer than the orphan time nothing is decided; when it is back everything goes on."""
+    before, after = ([whole(generation_id=new_id()) for _ in range(10)] for _ in range(2))
+    alive = new_id()
+    process = worker()
+    process.start()
+    await process.until_said("pipeline ready")
+    await publish(broker, [*woven(before), start(generation_id=alive), attempt_start(generation_id=alive)])
+    await asyncio.to_thread(cluster.kill)
+    await asyncio.sleep(5)
+    await asyncio.to_thread(cluster.restart)
+    heart = asyncio.create_task(publish(broker, map(partial(beat, alive), range(1_000)), pause_s=0.5))
+    await publish(broker, woven(after), pause_s=0.05)
+    logs = [*before, *after]
+    made = await rows_until(
+        broker, topics.GENERATIONS, GenerationRecord, [log[0].generation_id for log in logs]
+    )
+    assert sorted(made.values()) == sorted(
+        CODEC.encode(row) for log in logs for row in generations(feed(new_fold(), log))
+    )
+    events = [
+        CODEC.decode(raw.value, LogEvent)
+        for raw in await log_of(broker, topics.EVENTS)
+        if raw.key == alive.encode()
+    ]
+    assert {event.edge_id for event in events} == {"edge-1"}
+    await ended(heart)
+    assert process.child.poll() is None
+    assert process.stop() == 0
 
 
 async def test_a_lost_range_stops_the_worker_loudly(broker, worker):
