@@ -20,11 +20,11 @@ from compose.config import load_settings
 from compose.demo import DemoFailed, Proof, prove
 from compose.run import running
 from compose.stack import EDGE_PORT, UpOptions
-from compose.state import Folder, StackState
+from compose.state import DEFAULT_FOLDER, Folder, StackState
 from compose.warehouse import query
 from schemas.settings import ClickHouse
 
-DEMO_FOLDER = Path(".tokentrail-demo")
+DEMO_FOLDER = Path(DEFAULT_FOLDER) / "demo"
 _QUESTIONS = (
     (
         "How fast is each model?",
@@ -92,6 +92,10 @@ async def _demo(options: UpOptions, *, once: bool, as_json: bool) -> Proof | Non
                 await asyncio.to_thread(_answers, said, clickhouse)
             if not once:
                 said.print(f"Open [bold]{state.edges[0]}/[/] in a browser. Everything stays up until Ctrl-C.")
+                said.print(
+                    f"Watch from a second terminal: [bold]tokentrail tail --dir {options.folder.path}[/]",
+                    soft_wrap=True,
+                )
                 await asyncio.Event().wait()
     except asyncio.CancelledError:
         if not stop.is_set():
