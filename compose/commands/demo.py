@@ -135,7 +135,7 @@ def _answers(console: Console, clickhouse: ClickHouse) -> None:
             console.print(rows_table(rows, title))
     bill = query(
         clickhouse,
-        "SELECT tenant, model, side, bucket, quantity, unit_price, amount, currency, status FROM ledger_current "
+        "SELECT side, bucket, quantity, unit_price, amount AS usd FROM ledger_current "
         "ORDER BY tenant, side, bucket",
     )
     if bill:
