@@ -237,7 +237,7 @@ def encode_frame(
 
     ``retry_ms`` and ``comment`` go in front, inside the frame: alone, each makes openai-python 3.57 raise. CR and CRLF
     in data become LF, which is what any reader of them would get. Raises ValueError where event, id or comment hold a
-    line end (that would forge a frame).
+    line end (that would forge a frame), and for an id with NUL (no reader would take it).
     """
     head = "" if comment is None else f": {_one_line(comment)}\n"
     if retry_ms is not None:
@@ -245,6 +245,8 @@ def encode_frame(
     if event is not None:
         head += f"event: {_one_line(event)}\n"
     if event_id is not None:
+        if "\0" in event_id:
+            raise ValueError(f"NUL cannot stand in the id of an SSE field: {event_id!r}")
         head += f"id: {_one_line(event_id)}\n"
     if "\r" in data:
         data = data.replace("\r\n", "\n").replace("\r", "\n")
@@ -267,6 +269,6 @@ def comment_block(text: str) -> bytes:
 
 
 def _one_line(value: str) -> str:
-    if "\n" in value or "\r" in value or "\0" in value:
-        raise ValueError(f"a line end or NUL cannot stand in an SSE field: {value!r}")
+    if "\n" in value or "\r" in value:
+        raise ValueError(f"a line end cannot stand in an SSE field: {value!r}")
     return value

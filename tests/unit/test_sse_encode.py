@@ -22,7 +22,7 @@ def test_comment_variants():
     assert comment_block("x") == b": x\n\n"
 
 
-@pytest.mark.parametrize("forged", ["a\n", "a\rb", "a\ndata: x", "\0"])
+@pytest.mark.parametrize("forged", ["a\n", "a\rb", "a\ndata: x"])
 def test_encode_refuses_a_line_end_in_a_field(forged):
     """No event name, id or comment can forge a frame."""
     for call in (
@@ -33,6 +33,13 @@ def test_encode_refuses_a_line_end_in_a_field(forged):
     ):
         with pytest.raises(ValueError, match="SSE field"):
             call()
+
+
+def test_encode_refuses_nul_in_an_id_alone():
+    """An id with NUL would be ignored by every reader; an event name with one is legal, and a provider may send it."""
+    with pytest.raises(ValueError, match="NUL"):
+        encode_frame(None, "\0", "x")
+    assert encode_frame("a\0", None, "x") == b"event: a\0\ndata: x\n\n"
 
 
 NAMES = st.none() | st.text(
