@@ -51,6 +51,9 @@ class ClickHouse(Section):
     user: str = Field("default")
     password: SecretStr = Field(SecretStr(""))
     database: str = Field("default", description="where the tables are")
+    replicated: bool = Field(
+        False, description="a cluster: tables are made with Replicated engines; what exists is not changed"
+    )
 
 
 class Edge(Section):

@@ -133,7 +133,7 @@ async def _migrated(settings: Settings, stop: asyncio.Event) -> bool:
 def _migrate(settings: Settings) -> list[str]:
     store = connect(settings.clickhouse)
     try:
-        return migrate.apply(store)
+        return migrate.apply(store, replicated=settings.clickhouse.replicated)
     finally:
         store.close()
 

@@ -60,6 +60,8 @@ BUSY_CODES = frozenset(
     }
 )
 """Errors of the moment: the same statement may be run later."""
+LOOPBACK = frozenset({"127.0.0.1", "::1", "localhost"})
+"""Compression pays for a network, not for this machine's own memory."""
 CONNECT_S = 5
 ANSWER_S = 60
 """An insert that takes longer is repeated under its token."""
@@ -103,6 +105,7 @@ class ClickHouseStore:
                 settings=SESSION_SETTINGS,
                 autogenerate_session_id=False,
                 tz_mode="aware",
+                compress=parts.hostname not in LOOPBACK,
                 connect_timeout=CONNECT_S,
                 send_receive_timeout=ANSWER_S,
             )
