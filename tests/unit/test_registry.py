@@ -1,0 +1,231 @@
+"""The generations of one edge: readers and the grace time, what other edges say, one memory budget."""
+
+import asyncio
+import time
+
+import pytest
+
+from edge.metrics import Metrics
+from edge.registry import Registry
+from schemas.events import CancelRequested, ClientReader, Kind
+from schemas.records import ControlKind, ControlRecord
+from tests.support.edge import CODEC, Writer, settings_of, turns
+from tests.support.waiting import until
+
+GRACE_S = 0.08
+READER = ClientReader(reader_id="r1")
+
+
+class StubDriver:
+    """Takes what a registry tells a driver."""
+
+    def __init__(self):
+        self.cancels = []
+        self.notes = []
+
+    def request_cancel(self, cancel):
+        """Keep the call."""
+        self.cancels.append(cancel)
+
+    def note_reader(self, kind, reader):
+        """Keep the note."""
+        self.notes.append((kind, reader.reader_id))
+
+
+def now_us():
+    """Give the monotonic microseconds."""
+    return time.monotonic_ns() // 1000
+
+
+def registry_of(grace_s=GRACE_S, **limits):
+    """Give an empty registry."""
+    settings = settings_of(disconnect={"grace_s": grace_s}, limit=limits)
+    return Registry(settings, Metrics(), now_us)
+
+
+def running(registry, number=0, on_disconnect="grace"):
+    """Give a generation that runs here: its entry, driver and writer."""
+    writer, driver = Writer(number=number), StubDriver()
+    writer.generation.on_disconnect = on_disconnect
+    return registry.add(writer.generation, driver), driver, writer
+
+
+def attached(generation_id):
+    """Give what another edge says of its reader."""
+    record = ControlRecord(
+        generation_id=generation_id, kind=ControlKind.ATTACHED, edge_id="edge-2", wall_us=1
+    )
+    return CODEC.encode(record)
+
+
+async def test_without_any_reader_for_the_grace_time_it_is_cancelled():
+    """The last reader left and none came: a hard cancel, because the client is gone."""
+    registry = registry_of()
+    entry, driver, _ = running(registry)
+    registry.attach(entry.generation, READER)
+    began = time.monotonic()
+    registry.detach(entry.generation, READER)
+    assert driver.cancels == []
+    await until(lambda: driver.cancels)
+    assert time.monotonic() - began >= GRACE_S
+    (cancel,) = driver.cancels
+    assert (cancel.mode, cancel.reason, cancel.source, cancel.stage.value) == (
+        "hard",
+        "client_disconnect",
+        "edge",
+        "queued",
+    )
+
+
+async def test_a_reader_that_comes_back_keeps_it_alive():
+    """Within the grace time a new reader stops the clock; another reader that stays never lets it start."""
+    registry = registry_of()
+    entry, driver, _ = running(registry)
+    for _ in range(2):
+        registry.attach(entry.generation, READER)
+    registry.detach(entry.generation, READER)
+    await asyncio.sleep(2 * GRACE_S)
+    registry.detach(entry.generation, READER)
+    registry.attach(entry.generation, READER)
+    await asyncio.sleep(2 * GRACE_S)
+    assert driver.cancels == []
+    assert entry.generation.readers == 1
+
+
+async def test_a_reader_on_another_edge_keeps_it_alive_while_it_says_so():
+    """``attached`` on control postpones the end by the grace time; when nobody says it any more, it comes."""
+    registry, (entry, driver, writer) = registry_of(), (None, None, None)
+    entry, driver, writer = running(registry)
+    following = asyncio.ensure_future(registry.follow_control(writer.log, CODEC))
+    registry.attach(entry.generation, READER)
+    registry.detach(entry.generation, READER)
+    began = time.monotonic()
+    for _ in range(6):
+        await writer.log.tell(b"k", attached(entry.generation.id))
+        await asyncio.sleep(GRACE_S / 2)
+    assert driver.cancels == []
+    await until(lambda: driver.cancels)
+    assert time.monotonic() - began >= 3 * GRACE_S
+    following.cancel()
+
+
+@pytest.mark.parametrize("policy", ["continue", "cancel"])
+async def test_the_other_readings_of_a_disconnect(policy):
+    """``continue``: it runs on without anybody; ``cancel``: it ends at once."""
+    registry = registry_of()
+    entry, driver, _ = running(registry, on_disconnect=policy)
+    registry.attach(entry.generation, READER)
+    registry.detach(entry.generation, READER)
+    assert len(driver.cancels) == (policy == "cancel")
+    await asyncio.sleep(2 * GRACE_S)
+    assert len(driver.cancels) == (policy == "cancel")
+
+
+async def test_the_log_is_told_of_readers_while_it_runs():
+    """Coming and leaving is on record until the end, and not behind it."""
+    registry = registry_of()
+    entry, driver, _ = running(registry)
+    registry.attach(entry.generation, READER)
+    registry.detach(entry.generation, READER)
+    registry.finish(entry)
+    registry.attach(entry.generation, READER)
+    registry.detach(entry.generation, READER)
+    assert driver.notes == [(Kind.CLIENT_ATTACHED, "r1"), (Kind.CLIENT_DETACHED, "r1")]
+    assert driver.cancels == []
+
+
+async def test_a_finished_generation_stays_for_the_grace_time():
+    """Its window serves quick resumes, then it is forgotten; an end stops the grace clock."""
+    registry = registry_of()
+    entry, driver, _ = running(registry)
+    assert (len(registry), registry.running()) == (1, [entry])
+    registry.attach(entry.generation, READER)
+    registry.detach(entry.generation, READER)
+    registry.finish(entry)
+    assert (len(registry), registry.running()) == (0, [])
+    assert registry.get(entry.generation.id) is entry.generation
+    await until(lambda: registry.get(entry.generation.id) is None)
+    assert driver.cancels == []
+
+
+async def test_a_cancel_reaches_what_runs_here_and_nothing_else():
+    """With the stage that it met; unknown and finished generations are somebody else's."""
+    registry = registry_of()
+    entry, driver, _ = running(registry)
+    asked = CancelRequested(mode="soft", reason="user_abort", source="api", requested_by="key-1")
+    assert registry.cancel(entry.generation.id, asked)
+    assert driver.cancels[0].requested_by == "key-1"
+    assert driver.cancels[0].stage.value == "queued"
+    assert not registry.cancel("unknown", asked)
+    registry.finish(entry)
+    assert not registry.cancel(entry.generation.id, asked)
+    assert len(driver.cancels) == 1
+
+
+async def test_control_of_other_edges_is_done_here():
+    """Cancels of what runs here are carried out; the rest, and what cannot be read, is passed over."""
+    registry = registry_of()
+    entry, driver, writer = running(registry)
+    cancel = CancelRequested(mode="soft", reason="policy_violation", source="api")
+    for generation_id in ("unknown", entry.generation.id):
+        record = ControlRecord(
+            generation_id=generation_id,
+            kind=ControlKind.CANCEL,
+            edge_id="edge-2",
+            wall_us=1,
+            cancel=cancel,
+        )
+        await writer.log.tell(b"k", b"not a record")
+        await writer.log.tell(b"k", CODEC.encode(record))
+    await writer.log.tell(b"k", attached("unknown"))
+    following = asyncio.ensure_future(registry.follow_control(writer.log, CODEC))
+    await until(lambda: driver.cancels)
+    assert [cancelled.reason for cancelled in driver.cancels] == ["policy_violation"]
+    assert not following.done()
+    following.cancel()
+
+
+async def filled(registry, number, count, *, finished=False):
+    """Give the entry of a generation whose window holds so many kilobytes."""
+    entry, _, writer = running(registry, number)
+    writer.start()
+    for _ in range(count):
+        writer.text("x" * 200)
+    await turns()
+    if finished:
+        registry.finish(entry)
+    return entry
+
+
+async def test_the_budget_takes_the_finished_first_and_the_oldest_of_them():
+    """Finished generations go before any running window shrinks."""
+    registry = registry_of(window_bytes=25_000)
+    old = await filled(registry, 0, 10, finished=True)
+    new = await filled(registry, 1, 10, finished=True)
+    alive = await filled(registry, 2, 10)
+    size = alive.generation.window_bytes
+    registry.keep_budget()
+    assert registry.get(old.generation.id) is None
+    assert registry.get(new.generation.id) is new.generation
+    assert alive.generation.window_bytes == size
+
+
+async def test_the_budget_halves_the_largest_running_windows():
+    """Running generations stay, their older events go; what is left is below the budget, and small windows are spared."""
+    registry = registry_of(window_bytes=20_000)
+    small, large = await filled(registry, 0, 5), await filled(registry, 1, 60)
+    before = small.generation.window_bytes
+    registry.keep_budget()
+    assert small.generation.window_bytes == before
+    assert small.generation.window_bytes + large.generation.window_bytes <= 20_000
+    assert large.generation.window
+    assert large.generation.since(0) is None
+
+
+async def test_the_budget_is_kept_while_generations_run():
+    """Nobody has to finish for the windows to stay bounded."""
+    registry = registry_of(window_bytes=10_000)
+    keeping = asyncio.ensure_future(registry.keep_budget_always())
+    entry = await filled(registry, 0, 60)
+    await until(lambda: entry.generation.window_bytes <= 10_000)
+    keeping.cancel()
