@@ -108,7 +108,7 @@ def halt(bug: BaseException) -> NoReturn:
 
 def _add_fold(app: WorkerApp, fold: FoldService, producer: Producer, schemas: SchemaTopic) -> asyncio.Event:
     """Run the fold as a service of the app; set when this process has announced what it writes."""
-    announced, done = asyncio.Event(), asyncio.Event()
+    announced, begun, done = asyncio.Event(), asyncio.Event(), asyncio.Event()
 
     @app.service
     class Fold(Service):  # type: ignore[misc]
@@ -116,6 +116,7 @@ def _add_fold(app: WorkerApp, fold: FoldService, producer: Producer, schemas: Sc
 
         @Service.task  # type: ignore[untyped-decorator]
         async def work(self) -> None:
+            begun.set()
             try:
                 await producer.start()
                 await schemas.announce()
@@ -128,7 +129,8 @@ def _add_fold(app: WorkerApp, fold: FoldService, producer: Producer, schemas: Sc
             done.set()
 
         async def on_stop(self) -> None:
-            await done.wait()
+            if begun.is_set():  # else the worker is stopped before it got so far
+                await done.wait()
             await producer.stop()
 
     return announced

@@ -252,3 +252,11 @@ async def test_a_lost_range_stops_the_worker_loudly(broker, worker):
     process.start()
     assert await asyncio.to_thread(process.child.wait, WITHIN_S) == EXIT_HALTED
     assert "does not hold these offsets any more" in process.said()
+
+
+async def test_without_a_broker_the_worker_ends_with_an_error(worker):
+    """A worker that cannot work says so with its exit code, so that a supervisor starts it again."""
+    process = worker(TOKENTRAIL_KAFKA__BOOTSTRAP_SERVERS="127.0.0.1:1")
+    process.start()
+    assert await asyncio.to_thread(process.child.wait, WITHIN_S) != 0
+    assert "Unable to bootstrap" in process.said()
