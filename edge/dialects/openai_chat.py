@@ -13,9 +13,9 @@ import orjson
 
 from edge.dialects import BadRequest, ClientRequest
 from edge.dialects.openai_chat_body import assemble
-from edge.dialects.openai_chat_stream import ERROR_RAW_MAX, OpenAiChatState, code_of, provider_error
+from edge.dialects.openai_chat_stream import OpenAiChatState
+from edge.dialects.provider_errors import failure_of_body
 from schemas.events import ProviderError
-from schemas.outcomes import of_status
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -74,17 +74,7 @@ class OpenAiChat:
 
     def failure_of_body(self, status: int, body: bytes) -> tuple[str, ProviderError]:
         """See Dialect."""
-        text = body.decode(errors="replace")
-        try:
-            value = orjson.loads(body)
-        except orjson.JSONDecodeError:
-            value = None
-        success = 200 <= status < 300  # noqa: PLR2004 - HTTP's own numbers
-        if isinstance(value, dict) and value.get("error"):
-            error = provider_error(value, text, None if success else status)
-            return (code_of(error) if success else of_status(status)), error
-        error = ProviderError(status=None if success else status, raw=text[:ERROR_RAW_MAX])
-        return ("upstream_protocol" if success else of_status(status)), error
+        return failure_of_body(status, body)
 
     def assemble(self, events: "Iterable[LogEvent]") -> dict[str, Any]:
         """See Dialect."""

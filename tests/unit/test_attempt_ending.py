@@ -5,7 +5,7 @@ import json
 import pytest
 
 from edge.dialects import dialect_of
-from edge.dialects.openai_chat_stream import ERROR_RAW_MAX
+from edge.dialects.provider_errors import ERROR_RAW_MAX
 from edge.ending import Ending, head_of
 from schemas.events import ProviderError
 from schemas.outcomes import ERRORS
