@@ -1,14 +1,16 @@
 """Process: the reference of the fold. A Faust agent that reads the same topic and does nothing, not even decode.
 
 `python -m tests.bench.noop_faust BOOTSTRAP GROUP RECORDS FOLDER` reads so many records from the topic's beginning and
-prints `{"records": …, "seconds": …, "cpu_s": …}` of what lies between the first and the last. The settings are those of
-our own worker (`pipeline.app`). Before: `row_fold`. After: nothing.
+writes `{"records": …, "seconds": …, "cpu_s": …}` of what lies between the first and the last into `result.json` of the
+folder (Faust writes to stdout itself). The settings are those of our own worker (`pipeline.app`). Before: `row_fold`.
+After: nothing.
 """
 
 import json
 import os
 import sys
 import time
+from pathlib import Path
 from typing import Any
 
 import faust
@@ -18,6 +20,7 @@ from schemas.topics import EVENTS
 
 def main(bootstrap_servers: str, group: str, records: int, folder: str) -> None:
     """Read, count, say, end."""
+    result = Path(folder) / "result.json"
     app = faust.App(
         group,
         broker=f"kafka://{bootstrap_servers}",
@@ -46,8 +49,7 @@ def main(bootstrap_servers: str, group: str, records: int, folder: str) -> None:
                     "seconds": time.perf_counter() - began_s,
                     "cpu_s": time.process_time() - began_cpu_s,
                 }
-                sys.stdout.write(json.dumps(said) + "\n")
-                sys.stdout.flush()
+                result.write_text(json.dumps(said))
                 os._exit(0)  # a clean stop of Faust takes a second, and nothing here is to be kept
 
     faust.Worker(

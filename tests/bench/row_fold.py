@@ -9,7 +9,7 @@ import asyncio
 import dataclasses
 import json
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any
 
 from compose.supervisor import Service
@@ -79,12 +79,15 @@ async def _worker(stack: Stack, expected_generations: int) -> dict[str, float]:
 
 async def _noop_faust(stack: Stack, nth: int, records: int) -> dict[str, float]:
     folder = stack.folder.path / f"noop-faust-{nth}"
-    words: Sequence[str] = (stack.kafka, f"bench.noop-faust.{nth}", str(records), str(folder))
-    process = await asyncio.create_subprocess_exec(
-        sys.executable, "-m", "tests.bench.noop_faust", *words, cwd=ROOT, stdout=asyncio.subprocess.PIPE
-    )
+    folder.mkdir()
+    words = [stack.kafka, f"bench.noop-faust.{nth}", str(records), str(folder)]
+    log = stack.folder.logs / "noop_faust.log"
+    with log.open("ab") as output:
+        process = await asyncio.create_subprocess_exec(
+            sys.executable, "-m", "tests.bench.noop_faust", *words, cwd=ROOT, stdout=output, stderr=output
+        )
     try:
-        said, _ = await asyncio.wait_for(process.communicate(), FAUST_DEADLINE_S)
+        await asyncio.wait_for(process.wait(), FAUST_DEADLINE_S)
     except TimeoutError:
         raise BenchFailed(
             f"the reference did not read {records} records in {FAUST_DEADLINE_S:.0f} s"
@@ -93,9 +96,10 @@ async def _noop_faust(stack: Stack, nth: int, records: int) -> dict[str, float]:
         if process.returncode is None:
             process.kill()
             await process.wait()
-    if process.returncode:
-        raise BenchFailed(f"the reference ended with exit code {process.returncode}")
-    found = json.loads(said)
+    result = folder / "result.json"
+    if not result.exists():
+        raise BenchFailed(f"the reference ended (exit code {process.returncode}): {log.read_text()[-2000:]}")
+    found = json.loads(result.read_text())
     return {
         "records_per_s": found["records"] / found["seconds"],
         "cpu_us_per_record": found["cpu_s"] * 1e6 / found["records"],

@@ -13,12 +13,14 @@ from urllib.parse import urlsplit
 import clickhouse_connect
 from clickhouse_connect.driver.client import Client
 
-from tests.bench.client import Streams, load, percentile
+from tests.bench.client import chat_request, exchange, percentile
 from tests.bench.results import Round, Row, row_of
 from tests.bench.stack import BenchFailed, Stack, bench_stack
 
-STREAMS = Streams(20, 100)
-"""Twenty answers of two seconds at a time; several times in a row."""
+STREAMS = 20
+TOKENS = 100
+INTERVAL_MS = 20
+"""Twenty clients, each with one answer of two seconds after the other, spread evenly over these two seconds."""
 REPEATS = 5
 REPEATS_QUICK = 1
 ROUNDS = 3
@@ -44,7 +46,7 @@ async def measure(rounds: int | None, tell: Callable[[str], None], *, quick: boo
                 found.append(await _round(stack, watch, REPEATS_QUICK if quick else REPEATS))
         finally:
             client.close()
-    return [row_of("freshness", found, streams=STREAMS.count)]
+    return [row_of("freshness", found, streams=STREAMS)]
 
 
 class _Watch:
@@ -79,7 +81,7 @@ class _Watch:
 
 async def _round(stack: Stack, watch: _Watch, repeats: int) -> Round:
     watch.begin()
-    expected = repeats * STREAMS.count
+    expected = repeats * STREAMS
     loading = asyncio.create_task(_load(stack, repeats))
     deadline_s: float | None = None
     while len(watch.fresh_ms) < expected:
@@ -109,5 +111,13 @@ async def _round(stack: Stack, watch: _Watch, repeats: int) -> Round:
 
 
 async def _load(stack: Stack, repeats: int) -> None:
-    for _ in range(repeats):
-        await load(stack.ports["edge-1"], stack.key, STREAMS)
+    request = chat_request(stack.key, tokens=TOKENS, interval_ms=INTERVAL_MS, ttft_ms=10)
+
+    async def client(nth: int) -> None:
+        await asyncio.sleep(TOKENS * INTERVAL_MS / 1000 * nth / STREAMS)
+        for _ in range(repeats):
+            answer = await exchange(stack.ports["edge-1"], request)
+            await answer.closed
+            answer.check()
+
+    await asyncio.gather(*(client(nth) for nth in range(STREAMS)))
