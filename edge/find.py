@@ -7,10 +7,10 @@ its beginning. Before: ``log``. After: ``resume``.
 
 from typing import NamedTuple
 
+from edge.decode import record_of, whole_event
 from edge.log import EventLog, OffsetGone
 from schemas.codec import Codec
 from schemas.cursor import Cursor
-from schemas.errors import Poison
 from schemas.events import LogEvent
 from schemas.ids import start_ms
 from schemas.partition import partition_of
@@ -43,7 +43,7 @@ async def at_hint(log: EventLog, codec: Codec, generation_id: str, cursor: Curso
         reader.close()
     if not progress.records or progress.records[0].offset != cursor.offset:
         return None
-    event = _decoded(codec, progress.records[0].value)
+    event = await record_of(log, codec, progress.records[0].value)
     if event is None or event.seq != cursor.seq:
         return None
     return Located(event, partition, cursor.offset, at_hint=True)
@@ -66,8 +66,7 @@ async def by_time(
         while True:
             progress = await reader.read()
             for raw in progress.records:
-                event = _decoded(codec, raw.value)
-                whole = None if event is None else joiner.offer(event, raw.offset)
+                whole = await whole_event(log, codec, joiner, raw.value, raw.offset)
                 if whole is not None:
                     return Located(whole, partition, raw.offset, at_hint=False)
             beyond = progress.timestamp_ms is not None and progress.timestamp_ms > started_ms + skew_ms
@@ -77,10 +76,3 @@ async def by_time(
         return None
     finally:
         reader.close()
-
-
-def _decoded(codec: Codec, value: bytes) -> LogEvent | None:
-    try:
-        return codec.decode(value, LogEvent)
-    except Poison:
-        return None

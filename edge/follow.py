@@ -11,11 +11,11 @@ Before: ``generation`` or ``log``. After: ``emit`` writes it out; ``resume`` dec
 
 from collections import deque
 
+from edge.decode import whole_event
 from edge.generation import Delivered, Generation
 from edge.log import EventLog, LogAway, OffsetGone, Reader
 from schemas.codec import Codec
-from schemas.errors import Poison, TokentrailError
-from schemas.events import LogEvent
+from schemas.errors import TokentrailError
 from schemas.parts import Joiner
 from schemas.reading import Reading, Verdict
 
@@ -157,20 +157,14 @@ class Follower:
             self._reader = self._log.reader(self._partition, self._key, self._offset)
         try:
             progress = await self._reader.read()
+            for raw in progress.records:
+                event = await whole_event(self._log, self._codec, self._joiner, raw.value, raw.offset)
+                if event is not None:
+                    self._judge(Delivered(event, self._partition, raw.offset))
         except LogAway as away:
             raise LogSilent(str(away)) from away
-        for raw in progress.records:
-            event = self._whole(raw.value, raw.offset)
-            if event is not None:
-                self._judge(Delivered(event, self._partition, raw.offset))
         self.caught_up = progress.caught_up
         self._position = progress.position
-
-    def _whole(self, value: bytes, offset: int) -> LogEvent | None:
-        try:
-            return self._joiner.offer(self._codec.decode(value, LogEvent), offset)
-        except Poison:
-            return None  # counted and put aside by the fold, which every record passes; a reader skips it
 
     def _judge(self, delivered: Delivered) -> None:
         event = delivered.event

@@ -4,10 +4,10 @@ For the answers that are about a generation rather than of it: its state, its fi
 ``routes``, ``result``.
 """
 
+from edge.decode import whole_event
 from edge.find import Located
 from edge.log import EventLog, OffsetGone
 from schemas.codec import Codec
-from schemas.errors import Poison
 from schemas.events import Kind, LogEvent
 from schemas.parts import Joiner
 from schemas.reading import Reading, Verdict
@@ -48,11 +48,7 @@ async def read_history(log: EventLog, codec: Codec, located: Located) -> History
             progress = await reader.read()
             caught_up = progress.caught_up
             for raw in progress.records:
-                try:
-                    event = joiner.offer(codec.decode(raw.value, LogEvent), raw.offset)
-                except Poison:
-                    history.complete = False
-                    continue
+                event = await whole_event(log, codec, joiner, raw.value, raw.offset)
                 if event is not None:
                     history.records.append(event)
                     verdict = reading.offer(event)

@@ -93,6 +93,9 @@ class EventLog(Protocol):
     async def bounds(self, partition: int) -> tuple[int, int]:
         """(first offset held, next offset to be written), asked now."""
 
+    async def learn(self) -> None:
+        """Read the schemas topic again: a record came whose schema is not known here. Raises LogAway."""
+
     async def tell(self, key: bytes, value: bytes) -> None:
         """Append to the control topic; returns when it is acknowledged, raises LogAway."""
 

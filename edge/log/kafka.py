@@ -131,6 +131,13 @@ class KafkaLog:
             raise LogAway(f"the log does not answer ({error!r})") from error
         return first[tp], end[tp]
 
+    async def learn(self) -> None:
+        """See EventLog."""
+        try:
+            await self._learn()
+        except (KafkaError, OSError) as error:
+            raise LogAway(f"{SCHEMAS.name} does not answer ({error!r})") from error
+
     async def tell(self, key: bytes, value: bytes) -> None:
         """See EventLog."""
         partition = partition_of(key, CONTROL.partitions)

@@ -134,6 +134,9 @@ class MemoryLog:
         """See EventLog."""
         return self._first[partition], self._next[partition]
 
+    async def learn(self) -> None:
+        """See EventLog."""
+
     async def tell(self, key: bytes, value: bytes) -> None:
         """See EventLog."""
         del key
