@@ -119,9 +119,8 @@ class Driver:
         elif self._result is not None:
             result, self._result = self._result, None
             result.written = result.attempt in self.recorder.ends_acked
-            write_ending(self, result, result.ending, terminal=False)
-            if self._interrupt != FOREIGN_TERMINAL:
-                write_ending(self, result, self._interruption(LOG_UNAVAILABLE), terminal=True)
+            self._end_as(result, LOG_UNAVAILABLE)
+            write_ending(self, result, result.ending, terminal=self._interrupt != FOREIGN_TERMINAL)
 
     def interrupt(self, code: str) -> None:
         """End the reading now; the first reason stands."""
@@ -154,10 +153,17 @@ class Driver:
         while True:
             result = await self._attempt(self.targets[self.attempts_made % len(self.targets)])
             self.attempts_made += 1
-            if result.ending.code is None or self._interrupt in _FINAL:
+            code = result.ending.code
+            if code is None or self._interrupt in _FINAL:
+                break
+            if (
+                self.cancel is not None
+            ):  # the attempt's own failure stands on it; the generation was cancelled
+                write_ending(self, result, result.ending, terminal=False)
+                result.ending = self._interruption("cancelled")
                 break
             failure = Failure(
-                code=result.ending.code,
+                code=code,
                 committed=result.committed,
                 attempts_made=self.attempts_made,
                 now_us=self.recorder.elapsed_us(),
@@ -233,7 +239,14 @@ class Driver:
         known = code if code in ERRORS else LOG_UNAVAILABLE
         return Ending(code=known, message=ERRORS[known].meaning)
 
+    def _end_as(self, result: AttemptResult, code: str) -> None:
+        """What the attempt came to stands on its own end; the generation ends as something else."""
+        write_ending(self, result, result.ending, terminal=False)
+        result.ending = self._interruption(code)
+
     def _end(self, result: AttemptResult) -> None:
+        if self.recorder.failed and (result.ending.code is None or result.ending.cancelled):
+            self._end_as(result, LOG_UNAVAILABLE)  # a message_end behind a hole would be no end to anybody
         ending, self._result = result.ending, result
         write_ending(self, result, ending, terminal=self._interrupt != FOREIGN_TERMINAL)
         self.generation.signal(Signal.TERMINAL)
