@@ -118,10 +118,11 @@ class Attempt:
         driver.watch.dispatched(self.dispatched_us)
         driver.timers.rearm()
         self.dispatch = Dispatch.SENT
+        provider, path = self.target.provider, driver.dialect.upstream_path
+        key = None if provider.api_key is None else provider.api_key.get_secret_value()
+        headers = driver.dialect.upstream_headers(driver.request, key)
         try:
-            async with driver.upstream.call(
-                self.target.provider, driver.dialect.upstream_path, body, {}
-            ) as answer:
+            async with driver.upstream.call(provider, path, body, headers) as answer:
                 driver.watch.head_came()
                 driver.timers.rearm()
                 return await self._answer(answer)

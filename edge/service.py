@@ -98,19 +98,25 @@ class EdgeService:
             return str(away)
         return None
 
-    def targets(self, model: str) -> list[Target]:
-        """Where a model is served; BadRequest for one that is not routed here."""
+    def targets(self, model: str, dialect: str) -> list[Target]:
+        """Where a model is served in a dialect; BadRequest for one that is not routed here, or in another dialect."""
+        providers = self.settings.providers
         routes: tuple[Route, ...] = self.settings.models.get(model) or self.settings.default_route
-        if not routes:
+        spoken = [Target(route, providers[route.provider]) for route in routes]
+        served = [target for target in spoken if target.provider.dialect == dialect]
+        if not spoken:
             raise BadRequest(f"model {model!r} is not served here; GET /v1/models lists what is")
-        return [Target(route, self.settings.providers[route.provider]) for route in routes]
+        if not served:
+            other = " or ".join(sorted({target.provider.dialect for target in spoken}))
+            raise BadRequest(f"model {model!r} is served in the dialect {other} here, not in {dialect}")
+        return served
 
     async def begin(
         self, caller: ApiKey, dialect: Dialect, request: ClientRequest, headers: Mapping[str, str]
     ) -> Entry:
         """A generation whose opening the log has acknowledged; raises BadRequest, Busy, LogAway."""
         accepted_us, wall_us = self.clock.now_us(), self.clock.wall_us()
-        targets = self.targets(request.model)
+        targets = self.targets(request.model, dialect.name)
         if len(self.registry) >= self.settings.limit.generations:
             raise Busy("this edge runs as many generations as it may (limit.generations)")
         start = self._message_start(request, targets, headers)

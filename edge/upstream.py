@@ -116,8 +116,6 @@ class Upstream:
             "accept": "text/event-stream",
             "accept-encoding": "identity",
         }
-        if provider.api_key is not None:
-            sent["authorization"] = f"Bearer {provider.api_key.get_secret_value()}"
         try:
             response = await self._session.post(
                 provider.base_url.rstrip("/") + path,

@@ -13,7 +13,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Self
 
-from pydantic import BaseModel, ConfigDict, Field, SecretStr, model_validator
+from pydantic import Field, SecretStr, model_validator
 from pydantic_settings import (
     BaseSettings,
     PydanticBaseSettingsSource,
@@ -21,17 +21,15 @@ from pydantic_settings import (
     TomlConfigSettingsSource,
 )
 
+from schemas.providers import ApiKey, Provider, Route, Section, check_routes
+
+__all__ = ["ApiKey", "Provider", "Route", "Section", "Settings"]
+
 _MIB = 1 << 20
 _PREFIX = "TOKENTRAIL_"
 _OTHER_NAMES = frozenset({"api_key", "cache", "test_clickhouse_url"})
 """Names with our prefix that are no setting of a process: a caller's key for the command line, the folder of downloads,
 the server that the tests take instead of the embedded one."""
-
-
-class Section(BaseModel):
-    """A frozen section; an unknown key is an error."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid", hide_input_in_errors=True)
 
 
 class Kafka(Section):
@@ -184,32 +182,6 @@ class Secrets(Section):
     cursor: tuple[SecretStr, ...] = Field((SecretStr("tokentrail-development-secret"),), min_length=1)
 
 
-class Provider(Section):
-    """Somebody who streams tokens."""
-
-    dialect: str = Field("openai.chat")
-    base_url: str
-    api_key: SecretStr | None = None
-    usage_convention: str = Field("standard", pattern="^(standard|additive)$")
-
-
-class Route(Section):
-    """One way to serve a model: a provider and, if it differs, the model's name there."""
-
-    provider: str
-    model: str | None = None
-
-
-class ApiKey(Section):
-    """A key is stored as the SHA-256 of its text, in hex."""
-
-    id: str
-    tenant: str
-    sha256: str = Field(pattern="^[0-9a-f]{64}$")
-    name: str = ""
-    roles: tuple[str, ...] = ("caller",)
-
-
 class Settings(BaseSettings):
     """Everything a process is told."""
 
@@ -238,7 +210,9 @@ class Settings(BaseSettings):
     secrets: Secrets = Secrets()
     providers: dict[str, Provider] = {}
     models: dict[str, tuple[Route, ...]] = {}
-    default_route: tuple[Route, ...] = Field((), description="serves every model that `models` does not name")
+    default_route: tuple[Route, ...] = Field(
+        (), description="serves every model that `models` does not name, in each dialect by its providers"
+    )
     keys: tuple[ApiKey, ...] = ()
     price_files: tuple[Path, ...] = ()
 
@@ -277,11 +251,7 @@ class Settings(BaseSettings):
         ):
             if not holds:
                 raise ValueError(f"these settings contradict one another: {said} must hold")
-        named = {f"model {name!r}": routes for name, routes in self.models.items()}
-        for who, routes in (named | {"default_route": self.default_route}).items():
-            for route in routes:
-                if route.provider not in self.providers:
-                    raise ValueError(f"{who} is routed to {route.provider!r}, which is not in [providers]")
+        check_routes(self.providers, self.models, self.default_route)
         return self
 
 

@@ -1,19 +1,24 @@
 """What a protocol means: one file a dialect, each with the same pure parts.
 
-``request_of`` (what a client asked for), ``upstream_body`` (what the provider is asked for), ``new_state``/``capture``
-(provider event → records with canonical parts), ``assemble`` (the finished answer as one body). Error shapes are in
-``schemas.failures``, usage in ``schemas.usage``, finish words in ``schemas.outcomes``. A provider's own events are never
-rendered again: ``raw`` is what the client gets. A new dialect is one more file and one more line here.
+``request_of`` (what a client asked for), ``upstream_body`` and ``upstream_headers`` (what the provider is asked for),
+``new_state``/``capture`` (provider event → records with canonical parts), ``assemble`` (the finished answer as one body).
+Error shapes are in ``schemas.failures``, usage in ``schemas.usage``, finish words in ``schemas.outcomes``. A provider's
+own events are never rendered again: ``raw`` is what the client gets. A new dialect is one more file and one more line
+here: ``docs/dialects.md`` is the recipe.
 
 Before: ``sse``. After: ``capture``.
 """
 
-from collections.abc import Iterable
+import functools
+from collections.abc import Iterable, Mapping
+from types import MappingProxyType
 from typing import Any, NamedTuple, Protocol
 
 from edge.sse import SseEvent
 from schemas.events import Canonical, Kind, LogEvent, ProviderError
 from schemas.payloads import ChoiceFinish
+
+NO_HEADERS: Mapping[str, str] = MappingProxyType({})
 
 
 class BadRequest(ValueError):
@@ -21,7 +26,7 @@ class BadRequest(ValueError):
 
 
 class ClientRequest(NamedTuple):
-    """What a client asked for, as far as the edge must know it."""
+    """What a client asked for, as far as the edge must know it. ``headers``: those that go on to the provider."""
 
     model: str
     stream: bool
@@ -31,6 +36,7 @@ class ClientRequest(NamedTuple):
     stop_rules: list[str]
     choices: int
     body: dict[str, Any]
+    headers: dict[str, str]
 
 
 class Captured(NamedTuple):
@@ -69,18 +75,25 @@ class DialectState(Protocol):
 
 
 class Dialect(Protocol):
-    """The pure functions of one protocol."""
+    """The pure functions of one protocol.
+
+    ``upstream_path`` is joined to a provider's ``base_url``, which is what the dialect's own SDK takes as such;
+    ``end_raw`` and ``end_event`` are the end mark that stands where a provider's did not come.
+    """
 
     name: str
     upstream_path: str
     end_raw: str
     end_event: str | None
 
-    def request_of(self, body: dict[str, Any]) -> ClientRequest:
+    def request_of(self, body: dict[str, Any], headers: Mapping[str, str] = NO_HEADERS) -> ClientRequest:
         """Read a client's request; BadRequest says what is wrong with it."""
 
     def upstream_body(self, request: ClientRequest, model: str) -> dict[str, Any]:
         """What the provider is sent: the client's own fields, streamed, with usage asked for."""
+
+    def upstream_headers(self, request: ClientRequest, api_key: str | None) -> dict[str, str]:
+        """The dialect's own headers: the client's by allow-list, and the provider's key."""
 
     def new_state(self) -> DialectState:
         """The state of a new attempt."""
@@ -92,8 +105,24 @@ class Dialect(Protocol):
         """The finished answer as the dialect's non-streaming body."""
 
 
+def passed_on(headers: Mapping[str, str], names: Iterable[str]) -> dict[str, str]:
+    """Those of a client's headers that a list allows."""
+    return {name: headers[name] for name in names if name in headers}
+
+
+def bearer(api_key: str | None) -> dict[str, str]:
+    """A provider's key as most of them want it."""
+    return {} if api_key is None else {"authorization": f"Bearer {api_key}"}
+
+
 def dialect_of(name: str) -> Dialect:
     """The dialect of a name; KeyError for one that is not spoken here."""
+    return _spoken()[name]
+
+
+@functools.cache
+def _spoken() -> dict[str, Dialect]:
+    from edge.dialects.anthropic_messages import AnthropicMessages
     from edge.dialects.openai_chat import OpenAiChat
 
-    return {OpenAiChat.name: OpenAiChat()}[name]
+    return {dialect.name: dialect for dialect in (OpenAiChat(), AnthropicMessages())}

@@ -11,19 +11,21 @@ from typing import TYPE_CHECKING, Any
 
 import orjson
 
-from edge.dialects import BadRequest, ClientRequest
+from edge.dialects import NO_HEADERS, BadRequest, ClientRequest, bearer, passed_on
 from edge.dialects.openai_chat_body import assemble
 from edge.dialects.openai_chat_stream import OpenAiChatState
 from edge.dialects.provider_errors import failure_of_body
 from schemas.events import ProviderError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Mapping
 
     from schemas.events import LogEvent
 
 _SAMPLING = ("temperature", "top_p", "seed", "max_tokens", "max_completion_tokens", "n", "frequency_penalty",
              "presence_penalty", "reasoning_effort", "logit_bias")  # fmt: skip
+
+_PASSED_ON = ("openai-beta",)
 
 
 class OpenAiChat:
@@ -34,7 +36,7 @@ class OpenAiChat:
     end_raw = "[DONE]"
     end_event: str | None = None
 
-    def request_of(self, body: dict[str, Any]) -> ClientRequest:
+    def request_of(self, body: dict[str, Any], headers: "Mapping[str, str]" = NO_HEADERS) -> ClientRequest:
         """See Dialect."""
         model, messages = body.get("model"), body.get("messages")
         if not isinstance(model, str) or not model:
@@ -61,12 +63,17 @@ class OpenAiChat:
             stop_rules=[stop] if isinstance(stop, str) else [str(rule) for rule in stop],
             choices=choices,
             body=body,
+            headers=passed_on(headers, _PASSED_ON),
         )
 
     def upstream_body(self, request: ClientRequest, model: str) -> dict[str, Any]:
         """See Dialect."""
         options = {**(request.body.get("stream_options") or {}), "include_usage": True}
         return {**request.body, "model": model, "stream": True, "stream_options": options}
+
+    def upstream_headers(self, request: ClientRequest, api_key: str | None) -> dict[str, str]:
+        """See Dialect."""
+        return request.headers | bearer(api_key)
 
     def new_state(self) -> OpenAiChatState:
         """See Dialect."""

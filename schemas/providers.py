@@ -1,0 +1,68 @@
+"""Who streams tokens, which model goes where, and whose keys may ask: the sections of the settings that name things.
+
+A model's routes hold providers of one dialect, since nothing is translated; the default route may hold one set for each
+dialect, of which a call takes those of its own. Before: ``failures`` names the dialects. After: ``settings``.
+"""
+
+from collections.abc import Mapping
+from typing import Self
+
+from pydantic import BaseModel, ConfigDict, Field, SecretStr, model_validator
+
+from schemas.failures import DIALECTS
+
+
+class Section(BaseModel):
+    """A frozen section; an unknown key is an error."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", hide_input_in_errors=True)
+
+
+class Provider(Section):
+    """Somebody who streams tokens. ``base_url`` is what the dialect's own SDK takes as such."""
+
+    dialect: str = Field("openai.chat")
+    base_url: str
+    api_key: SecretStr | None = None
+    usage_convention: str = Field("standard", pattern="^(standard|additive)$")
+
+    @model_validator(mode="after")
+    def _of_its_dialect(self) -> Self:
+        if self.dialect not in DIALECTS:
+            raise ValueError(f"no dialect {self.dialect!r}: it is one of {', '.join(DIALECTS)}")
+        if self.dialect == "anthropic.messages" and self.base_url.rstrip("/").endswith("/v1"):
+            raise ValueError(
+                "the base_url of an anthropic.messages provider ends before /v1, as its SDK takes it"
+            )
+        return self
+
+
+class Route(Section):
+    """One way to serve a model: a provider and, if it differs, the model's name there."""
+
+    provider: str
+    model: str | None = None
+
+
+class ApiKey(Section):
+    """A key is stored as the SHA-256 of its text, in hex."""
+
+    id: str
+    tenant: str
+    sha256: str = Field(pattern="^[0-9a-f]{64}$")
+    name: str = ""
+    roles: tuple[str, ...] = ("caller",)
+
+
+def check_routes(
+    providers: Mapping[str, Provider], models: Mapping[str, tuple[Route, ...]], default: tuple[Route, ...]
+) -> None:
+    """Every route leads to a provider, and those of one model speak one dialect; ValueError says which does not."""
+    named = {f"model {name!r}": routes for name, routes in models.items()} | {"default_route": default}
+    for who, routes in named.items():
+        for route in routes:
+            if route.provider not in providers:
+                raise ValueError(f"{who} is routed to {route.provider!r}, which is not in [providers]")
+        spoken = {providers[route.provider].dialect for route in routes}
+        if len(spoken) > 1 and routes is not default:
+            raise ValueError(f"{who} is routed to providers of several dialects: {', '.join(sorted(spoken))}")
