@@ -1,6 +1,7 @@
 """One connection of an ASGI application for tests: what was sent, when it hangs up, and a socket that can be slow."""
 
 import asyncio
+import json
 
 from edge.sse import SseDecoder
 from tests.support.waiting import until
@@ -63,3 +64,32 @@ class Connection:
         """Close the connection from the client's side and wait until the application has noticed."""
         self.hung_up.set()
         await asyncio.wait_for(asyncio.gather(self.task, return_exceptions=True), 10)
+
+
+def post(app, path, body, headers=None):
+    """Send a POST with a JSON body on a connection of its own."""
+    return _request(app, "POST", path, headers, json.dumps(body).encode())
+
+
+def get(app, path, headers=None):
+    """Send a GET on a connection of its own."""
+    return _request(app, "GET", path, headers, b"")
+
+
+def _request(app, method, path, headers, body):
+    path, _, query = path.partition("?")
+    scope = {
+        "type": "http",
+        "asgi": {"version": "3.0"},
+        "http_version": "1.1",
+        "method": method,
+        "scheme": "http",
+        "path": path,
+        "raw_path": path.encode(),
+        "query_string": query.encode(),
+        "root_path": "",
+        "headers": [(name.encode(), value.encode()) for name, value in (headers or {}).items()],
+        "server": ("127.0.0.1", 1),
+        "client": ("127.0.0.1", 2),
+    }
+    return Connection(app, scope, body)
