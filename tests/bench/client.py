@@ -29,8 +29,9 @@ GENERATION_ID = re.compile(rb"\r\nx-generation-id: (\S+)\r\n", re.IGNORECASE)
 CHAT = "/v1/chat/completions"
 UNSTAMPED_SHARE_MAX = 0.001
 """A stamp that a transfer's framing cuts in two is not read; more of them missing than this is a fault."""
-START_SPREAD_S = 0.2
-"""Streams do not begin all at once, so that their chunks fall at different times of an interval."""
+START_SPREAD_S = 1.0
+"""Streams begin one after the other within it: what is measured is that they run, not that they all open at once; and
+their chunks fall at different times of an interval."""
 
 
 class Exchange(asyncio.Protocol):

@@ -97,10 +97,11 @@ On two shared cores the latencies are mostly a process waiting for a CPU: provid
 for each chunk. So they say little in absolute terms; what counts is the difference to the bare proxy of the same round,
 and the CPU per chunk.
 
-- **edge**: 20 and 100 streams with a chunk every 20 ms through one edge worker. The provider stamps each chunk with the
-  clock that all processes of a machine share, the client notes its arrival and reads the stamps when all is over. CPU is
-  user and system time of the process from /proc over the chunks, the opening and the end of the streams included. The
-  bare proxy (`tests/bench/bare_proxy.py`) has the same route and the same server and passes bytes on: no log, no ids.
+- **edge**: 20 and 100 streams, begun within a second, with a chunk every 20 ms through one edge worker. The provider
+  stamps each chunk with the clock that all processes of a machine share, the client notes its arrival and reads the
+  stamps when all is over. CPU is user and system time of the process from /proc over the chunks, the opening and the
+  end of the streams included. The bare proxy (`tests/bench/bare_proxy.py`) has the same route and the same server and
+  passes bytes on: no log, no ids.
 - **ttft**: one request at a time, the two sides in turn, from the request on an open connection to the first chunk with
   content. Before it the edge has two records acknowledged by Kafka.
 - **fold**: a backlog of records that a real edge wrote, multiplied under new ids, folded by one real pipeline worker,
