@@ -29,6 +29,8 @@ from schemas.errors import TokentrailError
 from schemas.money import plain, total
 from schemas.settings import ClickHouse
 
+TOKENS_MAX = 160
+"""A real model that rambles would hold the demo up for minutes."""
 PROMPT = "Tell me how a stream survives a broken connection."
 ROW_DEADLINE_S = 30.0
 """From the terminal to a row in ClickHouse it takes about a second; a busy machine may need some."""
@@ -166,6 +168,7 @@ async def _stream_and_cut(edge_url: str, key: str, model: str) -> tuple[str, _Re
         "stream": True,
         "stream_options": {"include_usage": True},
         "messages": [{"role": "user", "content": PROMPT}],
+        "max_tokens": TOKENS_MAX,
     }
     read = _Read()
     cut_after = CUT_AFTER_FRAMES.get(model, CUT_AFTER_FRAMES_ELSE)
