@@ -69,6 +69,7 @@ class Driver:
         self.watch = Watch(Limits.of(settings))
         self.targets = targets
         self.attempts_made = 0
+        self.unknown_events = 0
         self.cancel: CancelRequested | None = None
         self._interrupt: str | None = None
         self._open: Attempt | None = None
@@ -153,6 +154,7 @@ class Driver:
         while True:
             result = await self._attempt(self.targets[self.attempts_made % len(self.targets)])
             self.attempts_made += 1
+            self.unknown_events += result.capture.state.unknown_count
             code = result.ending.code
             if code is None or self._interrupt in _FINAL:
                 break

@@ -36,6 +36,12 @@ class Metrics:
             ["terminal", "code"],
             registry=self.registry,
         )
+        self.unknown_events = Counter(
+            "tokentrail_unknown_events_total",
+            "Events and parts of a provider whose type this version does not know: passed on, and no content",
+            ["dialect"],
+            registry=self.registry,
+        )
         self.active = Gauge(
             "tokentrail_active_generations", "Generations that run here", registry=self.registry
         )

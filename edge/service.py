@@ -163,6 +163,7 @@ class EdgeService:
         if terminal is not None:
             code = terminal.error.code if terminal.error else "none"
             self.metrics.generations.labels(terminal.kind.value, code).inc()
+        self.metrics.unknown_events.labels(generation.identity.dialect).inc(entry.driver.unknown_events)
 
     def _log_failed(self, entry: Entry, reason: str) -> None:
         if reason == LOG_UNAVAILABLE:

@@ -77,6 +77,9 @@ _ANSWERS: dict[type[Exception], tuple[str, int | None]] = {
 }
 
 
+_SHAPES = (("/v1/messages", "anthropic.messages"), ("/v1/responses", "openai.responses"))
+
+
 def install(app: FastAPI) -> None:
     """Let the routes raise what they cannot serve; each type has one answer."""
     for kind, (code, status) in _ANSWERS.items():
@@ -84,7 +87,14 @@ def install(app: FastAPI) -> None:
 
 
 def _handler(code: str, status: int | None) -> Callable[[Request, Exception], Response]:
-    return lambda _, error: failure(code, str(error), status=status)
+    return lambda request, error: failure(
+        code, str(error), dialect=_dialect_at(request.url.path), status=status
+    )
+
+
+def _dialect_at(path: str) -> str:
+    """Whose error shape a path answers in: that of the SDK which calls it, OpenAI's where it is one of our own."""
+    return next((dialect for prefix, dialect in _SHAPES if path.startswith(prefix)), "openai.chat")
 
 
 def request_id_of(service: EdgeService, request: Request) -> str:

@@ -18,8 +18,8 @@ from edge.frames import NATIVE, Frames
 from edge.history import History, read_history
 from edge.result import body_of
 from edge.resume import Opened, Presented, Refusal
-from edge.routes.chat import AsgiResponse, read_body, stage_of
 from edge.routes.common import Forbidden, ReaderHooks, caller_of, failure, request_id_of, service_of
+from edge.routes.dialects import AsgiResponse, read_body, stage_of
 from edge.service import EdgeService
 from edge.state import state_of
 from schemas.events import CancelRequested, LogEvent

@@ -76,13 +76,20 @@ def settings_of(vector, base_url="", edge_id="edge-1"):
         retry={"backoff_ms": ms["backoff_ms"], "max_attempts": attempts},
         limit={"frame_bytes": given.get("max_frame_bytes", FRAME_BYTES)},
         secrets={"cursor": CURSOR_SECRETS},
-        providers={"player": {"base_url": base_url, "dialect": vector.get("dialect", "openai.chat")}},
+        providers={"player": _provider(vector.get("dialect", "openai.chat"), base_url)},
         default_route=[{"provider": "player"}],
         keys=[
             ApiKey(id=f"key-{tenant}", tenant=tenant, sha256=hashlib.sha256(text.encode()).hexdigest())
             for tenant, text in KEYS.items()
         ],
     )
+
+
+def _provider(dialect, base_url):
+    """A provider's ``base_url`` is what the dialect's SDK takes as such: Anthropic's goes without ``/v1``."""
+    if dialect == "anthropic.messages":
+        base_url = base_url.removesuffix("/v1")
+    return {"dialect": dialect, "base_url": base_url}
 
 
 def authorized(tenant="A"):

@@ -14,11 +14,11 @@ from schemas.parts import Joiner
 from schemas.records import AttemptRecord, GenerationRecord
 
 from . import wire
+from .clients import CLIENTS
 from .edges import BoundedLog, authorized, codec, running_edge, settings_of
 from .player import Player, writes_of
 
 RECORD_BYTES_MAX = 1_048_576
-CHAT_PATH = "/v1/chat/completions"
 NATIVE_NAMES = {"generation_error": "error"}
 TERMINALS = ("message_end", "error")
 
@@ -35,14 +35,14 @@ async def play(vector, framing):
             result = await wire.fetch(edge.port, "GET", f"{events}/result", authorized())
             assert await player.settled(), "an upstream connection is still open after the terminal"
         await asyncio.wait_for(player.left(), wire.READ_WITHIN_S)
-    return Observed(vector, framing, player, log, settings, (client, live, replay, result))
+    return Observed(vector, framing, player, log, edge.service, (client, live, replay, result))
 
 
 async def _converse(edge, vector):
     """The client's stream and, beside it, a native reader of the same generation (None after a refusal)."""
-    asked = {"model": "alpha", "messages": [{"role": "user", "content": "go"}], "stream": True}
-    body = json.dumps(asked | vector.get("request", {})).encode()
-    client = await wire.send(edge.port, "POST", CHAT_PATH, authorized(), body)
+    speaks = CLIENTS[vector["dialect"]]
+    body = json.dumps(speaks.asked | vector.get("request", {})).encode()
+    client = await wire.send(edge.port, "POST", speaks.path, authorized(), body)
     beside = None
     try:
         await client.head()
@@ -60,9 +60,10 @@ async def _converse(edge, vector):
 class Observed:
     """What was seen. Instants on the wire are ``time.monotonic`` seconds, those of the log ``elapsed_us``."""
 
-    def __init__(self, vector, framing, player, log, settings, answers):
+    def __init__(self, vector, framing, player, log, service, answers):
         self.vector = vector
         self.framing = framing
+        self.speaks = CLIENTS[vector["dialect"]]
         self.player = player
         self.log = log
         self.client, self.live, self.replay, self.result = answers
@@ -71,7 +72,9 @@ class Observed:
         self.records = []
         self.attempts = []
         self.row = None
-        self._fold(settings.stream.stall_threshold_ms * 1000)
+        counted = service.metrics.registry.get_sample_value
+        self.unknown_counted = counted("tokentrail_unknown_events_total", {"dialect": vector["dialect"]})
+        self._fold(service.settings.stream.stall_threshold_ms * 1000)
         self.numbered = [event for event in self.records if event.seq is not None]
         self.terminal = self.numbered[-1]
         self.end = self.terminal.message_end or self.terminal.error
@@ -105,6 +108,11 @@ class Observed:
         return self.client.status != 200
 
     @property
+    def sent(self):
+        """The events that the client got, heartbeats left out."""
+        return [event for event in self.client.events if not self.speaks.is_heartbeat(event)]
+
+    @property
     def delivered(self):
         """The attempt that the client was given: the committed one, else the last."""
         committed = [a for a in self.attempts if a.end.committed]
@@ -129,18 +137,18 @@ class Observed:
 
     def wire_chunks(self):
         """(arrival, chunk) of the client's stream in the provider's dialect, end mark and errors left out."""
-        chunks = [] if self.refused else [(e.at_s, e.data) for e in self.client.events if e.data != "[DONE]"]
+        chunks = [] if self.refused else [(e.at_s, e.data) for e in self.sent if e.data != "[DONE]"]
         return [(at_s, json.loads(data)) for at_s, data in chunks if '"error"' not in data]
 
     def wire_texts(self):
         """The non-empty text deltas that the client got."""
-        return [text for _, chunk in self.wire_chunks() for text in _texts_of(chunk)]
+        return [text for _, chunk in self.wire_chunks() for text in self.speaks.texts(chunk)]
 
     def wire_terminals(self):
         """The terminals that the client got: message_end or error, in order."""
         if self.refused:
             return ["error"] if "error" in json.loads(self.client.body) else []
-        return [kind for kind in map(_terminal_of, self.client.events) if kind]
+        return [kind for kind in map(self.speaks.terminal, self.client.events) if kind]
 
     def order(self):
         """Kinds of events as the native dialect shows them, heartbeats and frames left out."""
@@ -173,8 +181,8 @@ class Observed:
         for write in self.player.requests[attempt].writes:
             done = parser.feed(data[at : at + write.size], write.at_s)
             at += write.size
-            written += [e.at_s for e in done if e.data != "[DONE]" and _texts_of(json.loads(e.data))]
-        read = [at_s for at_s, chunk in self.wire_chunks() if _texts_of(chunk)]
+            written += [e.at_s for e in done if e.data != "[DONE]" and self.speaks.texts(json.loads(e.data))]
+        read = [at_s for at_s, chunk in self.wire_chunks() if self.speaks.texts(chunk)]
         return list(zip(written, read, strict=True))
 
 
@@ -188,20 +196,6 @@ def strict_events(attempt):
 
 def _writes(attempt, framing):
     return [(wait_s, data) for wait_s, data in writes_of(attempt, framing) if data]
-
-
-def _texts_of(chunk):
-    """The text deltas of a chunk as a client reads them that believes no type."""
-    choices = chunk.get("choices")
-    deltas = [c.get("delta") for c in choices if isinstance(c, dict)] if isinstance(choices, list) else []
-    texts = [delta.get("content") for delta in deltas if isinstance(delta, dict)]
-    return [text for text in texts if isinstance(text, str) and text]
-
-
-def _terminal_of(event):
-    if event.data == "[DONE]":
-        return "message_end"
-    return "error" if '"error"' in event.data and json.loads(event.data).get("error") else None
 
 
 def _is_json(text):

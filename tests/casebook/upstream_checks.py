@@ -13,7 +13,7 @@ from .player import writes_of
 from .upstream_attempts import billing, lineage, stalls, usage
 from .upstream_ends import CLIENT_SEES, LOG, UPSTREAM_SEES
 from .upstream_timing import TIMING
-from .values import check_all, expand_text
+from .values import check_all, expand_text, within
 
 
 def _sub(checks, what):
@@ -57,9 +57,8 @@ def text(seen, wanted):
 
 def _result_text(seen, wanted):
     if seen.terminal.kind is Kind.MESSAGE_END:
-        message = json.loads(seen.result.body)["choices"][0]["message"] if wanted else {}
         assert seen.result.status == 200
-        assert (message.get("content") or "") == wanted
+        assert (seen.speaks.result_text(json.loads(seen.result.body)) if wanted else "") == wanted
 
 
 def reasoning(seen, wanted):
@@ -86,15 +85,26 @@ def tool_calls(seen, wanted):
     wanted = [call | {"arguments": expand_text(call["arguments"])} for call in wanted]
     assert seen.tool_calls() == wanted
     if seen.terminal.kind is Kind.MESSAGE_END:
-        result = json.loads(seen.result.body)["choices"][0]["message"]["tool_calls"]
-        found = [(c["id"], c["function"]["name"], c["function"]["arguments"]) for c in result]
-        assert found == [(c["id"], c["name"], c["arguments"]) for c in wanted]
+        found = seen.speaks.result_calls(json.loads(seen.result.body))
+        assert found == [(c["id"], c["name"], seen.speaks.arguments(c["arguments"])) for c in wanted]
 
 
 def tool_deltas(seen, wanted):
     """The argument fragments in order."""
     parts = [part for part in seen.parts if part.type is PartType.TOOL_CALL and part.text]
     assert [[part.tool_index, part.text] for part in parts] == wanted
+
+
+def citations(seen, wanted):
+    """The citation objects unchanged, in the log and in the result."""
+    assert [json.loads(part.text) for part in seen.parts if part.type is PartType.CITATION] == wanted
+    if seen.terminal.kind is Kind.MESSAGE_END:
+        assert seen.speaks.result_citations(json.loads(seen.result.body)) == wanted
+
+
+def unknown_counted(seen, wanted):
+    """So many types that this version does not know were counted."""
+    assert within(seen.unknown_counted, wanted)
 
 
 def terminal(seen, wanted):
@@ -180,6 +190,8 @@ CHECKS = {
     "choices": choices,
     "tool_calls": tool_calls,
     "tool_deltas": tool_deltas,
+    "citations": citations,
+    "unknown_counted": unknown_counted,
     "terminal": terminal,
     "finish_reason": _of_end("finish_reason"),
     "raw_finish_reason": _of_end("raw_finish_reason"),

@@ -1,7 +1,8 @@
 """The provider dialects' own endpoints: an unmodified SDK points its ``base_url`` here.
 
-The stream of a POST is a follower from nothing of a generation that has just begun: the same path as any resume.
-Before: ``app``. After: ``edge.service`` begins it, ``edge.emit`` or ``edge.result`` answers.
+One function serves them all: the path names the dialect, the dialect says what the request means. The stream of a POST
+is a follower from nothing of a generation that has just begun: the same path as any resume. Before: ``app``. After:
+``edge.service`` begins it, ``edge.emit`` or ``edge.result`` answers.
 """
 
 from collections.abc import Callable
@@ -10,7 +11,7 @@ from typing import Any
 import orjson
 from fastapi import APIRouter, Request, Response
 
-from edge.dialects import BadRequest, dialect_of
+from edge.dialects import BadRequest, Dialect, dialect_of
 from edge.emit import EventStream, Hooks
 from edge.follow import Follower
 from edge.frames import Frames
@@ -20,24 +21,20 @@ from edge.routes.common import ReaderHooks, TooLarge, caller_of, service_of
 from edge.service import EdgeService
 
 router = APIRouter()
-_BODY = {
-    "requestBody": {
-        "required": True,
-        "content": {
-            "application/json": {
-                "schema": {
-                    "type": "object",
-                    "required": ["model", "messages"],
-                    "properties": {
-                        "model": {"type": "string", "minLength": 1},
-                        "messages": {"type": "array", "minItems": 1, "items": {"type": "object"}},
-                        "stream": {"type": "boolean"},
-                    },
-                }
-            }
-        },
+
+
+def _body(**required: dict[str, Any]) -> dict[str, Any]:
+    """A request body in the schema: what must be there; everything else goes on to the provider."""
+    fields = {"model": {"type": "string", "minLength": 1}, **required}
+    schema = {
+        "type": "object",
+        "required": list(fields),
+        "properties": {**fields, "stream": {"type": "boolean"}},
     }
-}
+    return {"requestBody": {"required": True, "content": {"application/json": {"schema": schema}}}}
+
+
+_MESSAGES: dict[str, Any] = {"type": "array", "minItems": 1, "items": {"type": "object"}}
 
 
 class AsgiResponse(Response):
@@ -52,12 +49,23 @@ class AsgiResponse(Response):
         await self._app(scope, receive, send)
 
 
-@router.post("/v1/chat/completions", openapi_extra=_BODY, response_model=None)
+@router.post("/v1/chat/completions", openapi_extra=_body(messages=_MESSAGES), response_model=None)
 async def chat_completions(request: Request) -> Response:
     """OpenAI Chat Completions, streaming and not; resumable under X-Generation-Id."""
-    service, dialect = service_of(request), dialect_of("openai.chat")
-    caller = caller_of(request)
-    asked = dialect.request_of(await read_body(request, service.settings.limit.body_bytes))
+    return await _generate(request, dialect_of("openai.chat"))
+
+
+@router.post("/v1/messages", openapi_extra=_body(messages=_MESSAGES), response_model=None)
+async def messages(request: Request) -> Response:
+    """Anthropic Messages, streaming and not; resumable under X-Generation-Id."""
+    return await _generate(request, dialect_of("anthropic.messages"))
+
+
+async def _generate(request: Request, dialect: Dialect) -> Response:
+    """Begin a generation, and follow it from nothing: as a stream, or until its whole answer is there."""
+    service, caller = service_of(request), caller_of(request)
+    body = await read_body(request, service.settings.limit.body_bytes)
+    asked = dialect.request_of(body, request.headers)
     entry = await service.begin(caller, dialect, asked, request.headers)
     generation = entry.generation
     identity = generation.identity
