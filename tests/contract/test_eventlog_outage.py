@@ -1,8 +1,6 @@
 """What the real log does while its broker is away: on a broker of its own, killed with SIGKILL and started again."""
 
 import asyncio
-import secrets
-import time
 
 import pytest
 
@@ -10,8 +8,8 @@ from compose.topics import apply
 from edge.log import LogAway
 from edge.log.kafka import KafkaLog
 from schemas.codec import Codec
-from schemas.ids import uuid7
 from schemas.settings import Resume, Settings
+from tests.support.eventlogs import new_key
 from tests.support.kafka import session_kafka
 from tests.support.waiting import Acks, drain
 
@@ -33,11 +31,6 @@ def log_at(bootstrap_servers, request_timeout_ms=REQUEST_TIMEOUT_MS):
     """Give a log that gives up soon."""
     kafka = {"bootstrap_servers": bootstrap_servers, "request_timeout_ms": request_timeout_ms}
     return KafkaLog(Settings(kafka=kafka), Codec())
-
-
-def new_key():
-    """Give a key that no other test writes to."""
-    return uuid7(time.time_ns() // 1_000_000, secrets.randbits(74)).encode()
 
 
 async def append_until_acked(log, key, names):

@@ -2,14 +2,18 @@
 
 import asyncio
 
+from edge.clock import system_clock
 from edge.dialects import dialect_of
 from edge.log.memory import MemoryLog
 from edge.service import EdgeService
 from schemas.events import TERMINALS, Kind
 from schemas.settings import ApiKey, Provider, Route
 from tests.support.edge import CODEC, SECRET, logged, settings_of
+from tests.support.upstream import ScriptedUpstream
 from tests.support.waiting import until
 
+SHORT = {"ttft_timeout_s": 5, "stall_timeout_s": 5, "stall_threshold_ms": 40, "usage_grace_s": 5}
+"""Streaming times in which a test can end; each test sets the one that it is about."""
 OWNER = ApiKey(id="key-1", tenant="acme", sha256="0" * 64, roles=("caller", "operator"))
 BODY = {"model": "gpt-x", "messages": [{"role": "user", "content": "hi"}], "stream": True}
 
@@ -72,6 +76,23 @@ class RunningEdge:
         records = self.records(entry)
         check(records)
         return records
+
+
+def edge_with(*scripts, clock=None, **sections):
+    """Give an edge in front of a provider of scripts."""
+    return RunningEdge(ScriptedUpstream(*scripts), clock or system_clock(), **sections)
+
+
+async def run(*scripts, **sections):
+    """Run one generation to its end: its records and the edge."""
+    async with edge_with(*scripts, **sections) as edge:
+        entry = await edge.begin()
+        return await edge.over(entry), edge
+
+
+def ends_of(records):
+    """Give the attempts' ends in order."""
+    return [event.attempt_end for event in records if event.kind is Kind.ATTEMPT_END]
 
 
 def check(records, edge_id="edge-1"):

@@ -124,3 +124,7 @@ class ScriptedUpstream:
             yield _Answer(script, call)
         finally:
             call.closed = True
+
+
+OK = Script(chunk("Hel"), chunk("lo"), finish(), usage(), DONE)
+"""An answer as it should be."""
