@@ -1,7 +1,8 @@
-"""A scripted OpenAI-compatible provider: deterministic tokens, and every way in which a provider goes wrong.
+"""A scripted provider of three dialects: deterministic tokens, and every way in which a provider goes wrong.
 
-It serves ``POST /v1/chat/completions`` (streaming and not), ``GET /v1/models`` and ``GET /healthz``, and remembers what
-it saw (``GET /_sim/requests``), so that a test can prove that its socket was closed. The model name chooses a behaviour:
+It serves ``POST /v1/chat/completions``, ``/v1/messages`` and ``/v1/responses`` (streaming and not), ``GET /v1/models`` and
+``GET /healthz``, and remembers what it saw (``GET /_sim/requests``), so that a test can prove that its socket was closed.
+The model name chooses a behaviour, the same in each dialect:
 
 =============  ======================================================================
 sim-fast       40 tokens, 5 ms apart
@@ -17,7 +18,8 @@ sim-reason     20 reasoning tokens, then 40 of text
 A request field ``"simulate": {…}`` overrides any of it, and allows any model name: see ``SimulatorOptions``. A list
 ``"simulate": [{…}, {…}]`` scripts successive calls with the same ``"simulate_id"`` (the attempts of a retry).
 
-Reading order: ``options`` (what) → ``plan`` (when) → ``chunks`` (bytes) → ``server`` (sockets).
+Reading order: ``options`` (what) → ``plan`` (when) → ``chunks``, ``messages``, ``responses`` (bytes) → ``server``
+(sockets).
 """
 
 import sys

@@ -22,7 +22,7 @@ async def serve(port: int, seed: int) -> None:
 
 def main() -> int:
     """Read the arguments and serve. A port in use ends with a sentence and status 1."""
-    parser = argparse.ArgumentParser(prog="simulator", description="A scripted OpenAI-compatible provider.")
+    parser = argparse.ArgumentParser(prog="simulator", description="A scripted provider of three dialects.")
     parser.add_argument("--port", type=int, required=True, help="port on 127.0.0.1; 0 picks a free one")
     parser.add_argument(
         "--seed", type=int, default=0, help="mixed into the text of answers that name no seed"

@@ -54,6 +54,8 @@ class ChunkRenderer:
 
     """
 
+    prefix: Final = "chatcmpl-"
+
     def __init__(
         self,
         *,

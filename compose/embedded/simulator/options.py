@@ -97,7 +97,8 @@ def options_of(body: Mapping[str, Any], nth_call: int = 0) -> SimulatorOptions:
 
 def _limited(options: SimulatorOptions, body: Mapping[str, Any]) -> SimulatorOptions:
     """Apply max_tokens as a provider does: reasoning counts, and a cut answer ends in ``length``."""
-    limit = body.get("max_completion_tokens", body.get("max_tokens"))
+    named = (body.get(f"max_{what}tokens") for what in ("completion_", "output_", ""))
+    limit = next((limit for limit in named if limit is not None), None)
     if not isinstance(limit, int) or limit >= options.reasoning_tokens + options.tokens:
         return options
     reasoning = min(options.reasoning_tokens, limit)

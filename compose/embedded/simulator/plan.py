@@ -58,13 +58,19 @@ def seed_of(options: SimulatorOptions, body: Mapping[str, Any], server_seed: int
     for seed in (options.seed, body.get("seed")):
         if isinstance(seed, int):
             return seed
-    return zlib.crc32(json.dumps(body.get("messages"), sort_keys=True).encode(), server_seed & 0xFFFFFFFF)
+    return zlib.crc32(json.dumps(_prompt_of(body), sort_keys=True).encode(), server_seed & 0xFFFFFFFF)
 
 
 def prompt_tokens_of(body: Mapping[str, Any]) -> int:
     """A prompt's size: four characters a token, three tokens a message, as rough as deterministic."""
-    messages = body.get("messages") or []
+    prompt = _prompt_of(body) or []
+    messages = [{"content": prompt}] if isinstance(prompt, str) else prompt
     return max(1, sum(3 + len(str(m.get("content") or "")) // 4 for m in messages if isinstance(m, dict)))
+
+
+def _prompt_of(body: Mapping[str, Any]) -> Any:
+    """What is asked: ``input`` in the Responses dialect, ``messages`` in the others."""
+    return body.get("messages", body.get("input"))
 
 
 def steps(options: SimulatorOptions, seed: int, *, report_usage: bool) -> Iterator[Step]:

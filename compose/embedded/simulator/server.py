@@ -8,16 +8,19 @@ The shell of this package: the only file that knows aiohttp, the clock and the n
 import asyncio
 import time
 from collections import OrderedDict, deque
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import asdict, dataclass
-from typing import Any, Final, Self
+from typing import Any, Final, NamedTuple, Protocol, Self
 
 import orjson
 from aiohttp import web
 
+from compose.embedded.simulator import messages
 from compose.embedded.simulator.chunks import ChunkRenderer, error_body
+from compose.embedded.simulator.messages import MessagesRenderer
 from compose.embedded.simulator.options import PRESETS, BadScript, SimulatorOptions, UnknownModel, options_of
 from compose.embedded.simulator.plan import Step, prompt_tokens_of, seed_of, steps
+from compose.embedded.simulator.responses import ResponsesRenderer
 from compose.faults import reset_transport
 
 REQUEST_BYTES_MAX: Final = 64 << 20  # long-context tests; beyond it 413
@@ -25,6 +28,33 @@ REMEMBERED_MAX: Final = 10_000  # requests on record; the oldest go first
 SCRIPTS_MAX: Final = 10_000  # simulate_ids whose calls are counted
 RESET_DELAY_S: Final = 0.1  # what was written before a reset shall have arrived
 STREAM_HEADERS: Final = {"Content-Type": "text/event-stream; charset=utf-8", "Cache-Control": "no-cache"}
+
+
+_SECRETS: Final = frozenset({"authorization", "x-api-key"})
+
+
+class Renderer(Protocol):
+    """Steps as a dialect's bytes, and all of them as its body; a step that a dialect does not show is no bytes."""
+
+    def render(self, step: Step, sent_ns: int | None = None) -> bytes:
+        """The bytes of a step that writes something."""
+
+    def whole(self, played: Iterable[Step]) -> dict[str, Any]:
+        """The body of a call that does not stream."""
+
+
+class Dialect(NamedTuple):
+    """What one path speaks."""
+
+    renderer: type[ChunkRenderer] | type[MessagesRenderer] | type[ResponsesRenderer]
+    error_body: Callable[..., dict[str, Any]]
+
+
+DIALECTS: Final = {
+    "/v1/chat/completions": Dialect(ChunkRenderer, error_body),
+    "/v1/messages": Dialect(MessagesRenderer, messages.error_body),
+    "/v1/responses": Dialect(ResponsesRenderer, error_body),
+}
 
 
 @dataclass(slots=True)
@@ -67,7 +97,8 @@ class Simulator:
 
     async def __aenter__(self) -> Self:
         app = web.Application(client_max_size=REQUEST_BYTES_MAX)
-        app.router.add_post("/v1/chat/completions", self._chat)
+        for path in DIALECTS:
+            app.router.add_post(path, self._call)
         app.router.add_get("/v1/models", self._models)
         app.router.add_get("/healthz", self._health)
         app.router.add_get("/_sim/requests", self._seen)
@@ -88,19 +119,20 @@ class Simulator:
         if self._runner is not None:
             await self._runner.cleanup()
 
-    async def _chat(self, request: web.Request) -> web.StreamResponse:
+    async def _call(self, request: web.Request) -> web.StreamResponse:
+        dialect = DIALECTS[request.path]
         try:
             body = orjson.loads(await request.read())
             if not isinstance(body, dict):
                 raise BadScript("the body is a JSON object")
             options = options_of(body, self._nth_call(body))
         except UnknownModel as unknown:
-            return _refusal(404, message=f"The model `{unknown}` does not exist")
+            return _refusal(dialect, 404, message=f"The model `{unknown}` does not exist")
         except ValueError as error:  # no JSON, or a script that cannot be used
-            return _refusal(400, message=str(error))
+            return _refusal(dialect, 400, message=str(error))
         seen = self._remember(request, body, options)
         try:
-            return await self._answer(request, body, options, seen)
+            return await self._answer(request, dialect, body, options, seen)
         except (asyncio.CancelledError, ConnectionError):
             seen.aborted_by_client = not self._stopping
             seen.end = "stopped" if self._stopping else "aborted"
@@ -109,16 +141,21 @@ class Simulator:
             seen.finished_s = time.monotonic()
 
     async def _answer(
-        self, request: web.Request, body: dict[str, Any], options: SimulatorOptions, seen: SeenRequest
+        self,
+        request: web.Request,
+        dialect: Dialect,
+        body: dict[str, Any],
+        options: SimulatorOptions,
+        seen: SeenRequest,
     ) -> web.StreamResponse:
         if options.silent:
             await asyncio.Event().wait()
         if options.status is not None:
             seen.end = "error"
-            return _refusal(options.status, options)
+            return _refusal(dialect, options.status, options)
         usage_asked = bool((body.get("stream_options") or {}).get("include_usage"))
-        renderer = ChunkRenderer(
-            answer_id=f"chatcmpl-sim-{seen.index:06d}",
+        renderer = dialect.renderer(
+            answer_id=f"{dialect.renderer.prefix}sim-{seen.index:06d}",
             created_s=int(time.time()),
             model=seen.model,
             options=options,
@@ -127,7 +164,7 @@ class Simulator:
         )
         script = steps(options, seed_of(options, body, self._seed), report_usage=usage_asked)
         if not seen.stream:
-            return await _play_whole(request, script, renderer, options, seen)
+            return await _play_whole(request, dialect, script, renderer, options, seen)
         return await _play_stream(request, script, renderer, options, seen)
 
     def _nth_call(self, body: dict[str, Any]) -> int:
@@ -143,7 +180,7 @@ class Simulator:
 
     def _remember(self, request: web.Request, body: dict[str, Any], options: SimulatorOptions) -> SeenRequest:
         headers = {
-            name.lower(): value for name, value in request.headers.items() if name.lower() != "authorization"
+            name.lower(): value for name, value in request.headers.items() if name.lower() not in _SECRETS
         }
         seen = SeenRequest(
             index=self._seen_count,
@@ -175,7 +212,7 @@ class Simulator:
 async def _play_stream(
     request: web.Request,
     script: Iterator[Step],
-    renderer: ChunkRenderer,
+    renderer: Renderer,
     options: SimulatorOptions,
     seen: SeenRequest,
 ) -> web.StreamResponse:
@@ -201,8 +238,9 @@ async def _play_stream(
 
 async def _play_whole(
     request: web.Request,
+    dialect: Dialect,
     script: Iterator[Step],
-    renderer: ChunkRenderer,
+    renderer: Renderer,
     options: SimulatorOptions,
     seen: SeenRequest,
 ) -> web.StreamResponse:
@@ -212,7 +250,7 @@ async def _play_whole(
     last = played[-1].kind
     if last == "error":
         seen.end = "error"
-        return _refusal(500, options)
+        return _refusal(dialect, 500, options)
     if last in {"cut", "reset", "hang"}:
         response = web.StreamResponse(headers={"Content-Type": "application/json"})
         await response.prepare(request)
@@ -239,12 +277,12 @@ async def _end_badly(request: web.Request, how: str, seen: SeenRequest) -> None:
 
 
 def _refusal(
-    status: int, options: SimulatorOptions | None = None, message: str | None = None
+    dialect: Dialect, status: int, options: SimulatorOptions | None = None, message: str | None = None
 ) -> web.Response:
     headers = {}
     if options is not None and options.retry_after_s is not None:
         headers["Retry-After"] = str(options.retry_after_s)
-    return _json(error_body(status, options, message), status=status, headers=headers)
+    return _json(dialect.error_body(status, options, message), status=status, headers=headers)
 
 
 def _json(value: Any, *, status: int = 200, headers: dict[str, str] | None = None) -> web.Response:
