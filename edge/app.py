@@ -17,7 +17,7 @@ from fastapi import FastAPI
 
 from edge.clock import system_clock
 from edge.log.kafka import KafkaLog
-from edge.routes import common, dialects, generations, operations
+from edge.routes import common, dialects, generations, operations, responses
 from edge.service import EdgeService
 from schemas.codec import Codec
 from schemas.errors import TokentrailError
@@ -41,7 +41,7 @@ def build_app(service: EdgeService) -> FastAPI:
     app = FastAPI(title="tokentrail edge", version="0.1.0", lifespan=lifespan)
     app.state.service = service
     common.install(app)
-    for routes in (dialects.router, generations.router, operations.router):
+    for routes in (dialects.router, responses.router, generations.router, operations.router):
         app.include_router(routes)
     return app
 

@@ -199,13 +199,19 @@ class Attempt:
             return None
         self._held.append((captured, now_us, paused_us))
         self._held_bytes += len(captured.raw)
-        if content or self._held_bytes > driver.settings.limit.hold_bytes:
+        named = driver.request.background and capture.state.upstream_id is not None
+        if content or named or self._held_bytes > driver.settings.limit.hold_bytes:
             self._commit()
         return None
 
     def _commit(self) -> None:
-        """From here on no other attempt supplies anything: what was held gets its numbers."""
+        """From here on no other attempt supplies anything: what was held gets its numbers.
+
+        A background answer commits as soon as it has a name: the client is given it, and comes back by it.
+        """
         self.committed = True
+        if self.driver.dialect.by_upstream_id and self.capture.state.upstream_id is not None:
+            self.driver.named(self.capture.state.upstream_id)
         held, self._held = self._held, []
         for captured, at_us, paused_us in held:
             self._publish(captured, at_us, paused_us)
@@ -220,7 +226,7 @@ class Attempt:
             at_us,
             attempt=self.number,
             paused_us=paused_us,
-            raw=captured.raw,
+            raw=self.driver.dialect.at_seq(captured.raw, recorder.next_seq),
             raw_event=captured.raw_event,
             canonical=list(captured.canonical),
         )

@@ -10,7 +10,7 @@ Before: ``capture``, ``watch``, ``policy``, ``recorder``. After: ``follow``.
 """
 
 import asyncio
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import structlog
 
@@ -34,6 +34,9 @@ from schemas.events import (
 from schemas.lifecycle import Signal, State
 from schemas.outcomes import ERRORS
 from schemas.settings import Provider, Route, Settings
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 log = structlog.get_logger()
 
@@ -66,7 +69,7 @@ class Driver:
         self.settings = settings
         self.clock = clock
         self.upstream = upstream
-        self.watch = Watch(Limits.of(settings))
+        self.watch = Watch(Limits.of(settings, background=request.background))
         self.targets = targets
         self.attempts_made = 0
         self.unknown_events = 0
@@ -78,6 +81,7 @@ class Driver:
         self._waiting: asyncio.Future[None] | None = None
         self.timers = Timers(generation, recorder, self.watch, settings, clock, self.interrupt)
         self.first_dispatched_us: int | None = None
+        self.named: Callable[[str], None] = _nobody
 
     @property
     def interrupted(self) -> str | None:
@@ -181,7 +185,9 @@ class Driver:
 
     def _deadline_us(self) -> int:
         asked_ms = self.generation.identity.start.request_deadline_ms
-        whole_us = int(self.settings.timeout.request_s * 1_000_000)
+        timeout = self.settings.timeout
+        whole_s = timeout.generation_s if self.request.background else timeout.request_s
+        whole_us = int(whole_s * 1_000_000)
         return whole_us if asked_ms is None else min(whole_us, asked_ms * 1000)
 
     async def _again(self, result: AttemptResult, wait_us: int, reason: str) -> bool:
@@ -254,6 +260,11 @@ class Driver:
         self.generation.signal(Signal.TERMINAL)
         if not self.generation.head.done():
             self.generation.head.set_result(head_of(self.dialect, ending))
+
+
+def _nobody(upstream_id: str) -> None:
+    """The provider's id of an answer, where nobody comes back for it by that id."""
+    del upstream_id
 
 
 FOREIGN_TERMINAL = "foreign_terminal"

@@ -117,6 +117,8 @@ def _message_end(driver: "Driver", result: "AttemptResult", ending: Ending, usag
     first = choices[0] if choices else None
     reason = "cancelled" if ending.cancelled else first.finish_reason if first else finish_reason_of(None)
     raw, raw_event = ending.raw, ending.raw_event
+    if raw is not None:
+        raw = driver.dialect.at_seq(raw, recorder.next_seq)
     if ending.cancelled:
         raw_event, raw = error_frame(driver.dialect.name, "cancelled", ending.message, recorder.next_seq)
     elapsed_us = recorder.elapsed_us()
@@ -151,6 +153,8 @@ def _error(driver: "Driver", result: "AttemptResult", ending: Ending, usage: Usa
         raw_event, raw = error_frame(
             driver.dialect.name, code, ending.message[:RAW_ERROR_BYTES_MAX], recorder.next_seq
         )
+    else:
+        raw = driver.dialect.at_seq(raw, recorder.next_seq)
     row = ERRORS[code]
     elapsed_us = recorder.elapsed_us()
     recorder.numbered(

@@ -8,6 +8,8 @@ Before: ``generation``. After: ``app`` owns it, ``emit`` and ``routes`` use it.
 """
 
 import asyncio
+import contextlib
+from collections import OrderedDict
 from collections.abc import Callable
 
 import structlog
@@ -26,6 +28,9 @@ log = structlog.get_logger()
 
 BUDGET_EVERY_S = 0.5
 """At 50 chunks/s and 100 streams the windows grow by about 5 MB in this time: far below any sensible budget."""
+
+ALIAS_WAIT_S = 0.5
+"""Far above what control needs from edge to edge; an id that nobody gave out is answered so much later."""
 
 
 class Entry:
@@ -48,6 +53,8 @@ class Registry:
         self._metrics = metrics
         self._now_us = now_us
         self._entries: dict[str, Entry] = {}
+        self._aliases: OrderedDict[str, tuple[str, str | None]] = OrderedDict()
+        self._alias_news: dict[str, asyncio.Event] = {}
 
     def __len__(self) -> int:
         return sum(not entry.finished for entry in self._entries.values())
@@ -63,6 +70,30 @@ class Registry:
         """The memory of a generation that runs or ran lately here."""
         entry = self._entries.get(generation_id)
         return None if entry is None else entry.generation
+
+    def alias(self, record: ControlRecord) -> None:
+        """A provider's id of an answer, and the generation that it is; the oldest are forgotten above the limit."""
+        if record.alias is None:
+            return
+        self._aliases.pop(record.alias, None)
+        self._aliases[record.alias] = (record.generation_id, record.tenant)
+        if len(self._aliases) > self._settings.limit.aliases_max:
+            self._aliases.popitem(last=False)
+        if record.alias in self._alias_news:
+            self._alias_news[record.alias].set()
+
+    async def aliased(self, upstream_id: str, tenant: str) -> str | None:
+        """The generation that has a provider's id; None for an unknown one and for another tenant's alike.
+
+        What another edge tells comes a moment after its client has it: an unknown id is waited for so long.
+        """
+        if upstream_id not in self._aliases:
+            news = self._alias_news.setdefault(upstream_id, asyncio.Event())
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(news.wait(), ALIAS_WAIT_S)
+            self._alias_news.pop(upstream_id, None)
+        generation_id, owner = self._aliases.get(upstream_id, (None, None))
+        return generation_id if owner == tenant else None
 
     def running(self) -> list[Entry]:
         """What has no terminal yet."""
@@ -155,6 +186,8 @@ class Registry:
                 continue
             if record.kind is ControlKind.CANCEL and record.cancel is not None:
                 self.cancel(record.generation_id, record.cancel)
+            elif record.kind is ControlKind.ALIAS:
+                self.alias(record)
             elif record.kind is ControlKind.ATTACHED:
                 entry = self._entries.get(record.generation_id)
                 if entry is not None:

@@ -30,6 +30,23 @@ def body_of(dialect: Dialect, events: list[LogEvent]) -> tuple[int, bytes, bool]
     return row.status, orjson.dumps(error_body(dialect.name, code, message)), row.retryable
 
 
+async def first_answer(follower: Follower, dialect: Dialect, generation: Generation) -> tuple[int, bytes]:
+    """What a background call is answered: the answer as far as it is, once it has a name; else how it failed."""
+    events: list[LogEvent] = []
+    try:
+        while not follower.ended:
+            events.extend(delivered.event for delivered in await follower.read())
+            if not events[-1].is_terminal and (said := dialect.assemble(events)):
+                return 200, orjson.dumps(said)
+    except (Hole, OffsetGone, LogSilent):
+        row = ERRORS["log_unavailable"]
+        return row.status, orjson.dumps(error_body(dialect.name, "log_unavailable", row.meaning))
+    finally:
+        follower.close()
+    head = await generation.head
+    return body_of(dialect, events)[:2] if head.ok else (head.status, head.body)
+
+
 class WholeAnswer:
     """One connection that waits for the whole answer (ASGI application)."""
 

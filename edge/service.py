@@ -29,6 +29,7 @@ from schemas.errors import TokentrailError
 from schemas.events import MessageStart, RuntimeSnapshot
 from schemas.ids import uuid7
 from schemas.partition import partition_of
+from schemas.records import ControlKind, ControlRecord
 from schemas.settings import ApiKey, Route, Settings
 
 log = structlog.get_logger()
@@ -125,7 +126,8 @@ class EdgeService:
         identity = Identity(
             generation_id, caller.tenant, caller.id, dialect.name, partition, self.secret, start
         )
-        policy = headers.get("x-tokentrail-on-disconnect") or self.settings.disconnect.policy
+        usual = "continue" if request.background else self.settings.disconnect.policy
+        policy = headers.get("x-tokentrail-on-disconnect") or usual
         if policy not in ("grace", "continue", "cancel"):
             raise BadRequest("X-Tokentrail-On-Disconnect must be grace, continue or cancel")
         generation = Generation(identity, accepted_us, wall_us, policy)
@@ -142,6 +144,7 @@ class EdgeService:
         driver = Driver(
             generation, recorder, request, dialect, targets, self.upstream, self.settings, self.clock
         )
+        driver.named = lambda upstream_id: self._named(identity, upstream_id)
         entry = self.registry.add(generation, driver)
         driver.open()
         opened = await recorder.settled(self.settings.log.start_ack_s)
@@ -164,6 +167,19 @@ class EdgeService:
             code = terminal.error.code if terminal.error else "none"
             self.metrics.generations.labels(terminal.kind.value, code).inc()
         self.metrics.unknown_events.labels(generation.identity.dialect).inc(entry.driver.unknown_events)
+
+    def _named(self, identity: Identity, upstream_id: str) -> None:
+        """The provider's id of an answer is known: every edge is told whose it is, this one at once."""
+        record = ControlRecord(
+            generation_id=identity.generation_id,
+            kind=ControlKind.ALIAS,
+            edge_id=self.settings.edge.id,
+            wall_us=self.clock.wall_us(),
+            tenant=identity.tenant,
+            alias=upstream_id,
+        )
+        self.registry.alias(record)
+        self._spawn(self.log.tell(identity.generation_id.encode(), self.codec.encode(record)))
 
     def _log_failed(self, entry: Entry, reason: str) -> None:
         if reason == LOG_UNAVAILABLE:

@@ -22,15 +22,15 @@ class Limits(NamedTuple):
     usage_grace_us: int
 
     @classmethod
-    def of(cls, settings: Settings) -> "Limits":
-        """From the settings' seconds."""
+    def of(cls, settings: Settings, *, background: bool = False) -> "Limits":
+        """From the settings' seconds; in the background nobody waits for the request as such."""
         timeout, stream = settings.timeout, settings.stream
         seconds = (
             timeout.queue_s,
             stream.ttft_timeout_s,
             stream.stall_timeout_s,
             timeout.decode_s,
-            timeout.request_s,
+            timeout.generation_s if background else timeout.request_s,
             timeout.generation_s,
             stream.usage_grace_s,
         )

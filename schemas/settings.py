@@ -174,6 +174,9 @@ class Limit(Section):
     )
     hold_bytes: int = Field(1 * _MIB, gt=0, description="events of an uncommitted attempt; above: it commits")
     generations: int = Field(10_000, gt=0, description="running at once on one edge; above: 429")
+    aliases_max: int = Field(
+        100_000, gt=0, description="providers' ids of answers, about 300 bytes each; the oldest are forgotten"
+    )
 
 
 class Secrets(Section):

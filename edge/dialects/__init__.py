@@ -26,17 +26,22 @@ class BadRequest(ValueError):
 
 
 class ClientRequest(NamedTuple):
-    """What a client asked for, as far as the edge must know it. ``headers``: those that go on to the provider."""
+    """What a client asked for, as far as the edge must know it.
+
+    ``headers``: those that go on to the provider; ``background``: it runs on whoever listens.
+    """
 
     model: str
     stream: bool
     wants_usage: bool
     prompt_hash: str
+    prompt_bytes: int
     sampling: str
     stop_rules: list[str]
     choices: int
     body: dict[str, Any]
     headers: dict[str, str]
+    background: bool = False
 
 
 class Captured(NamedTuple):
@@ -78,13 +83,15 @@ class Dialect(Protocol):
     """The pure functions of one protocol.
 
     ``upstream_path`` is joined to a provider's ``base_url``, which is what the dialect's own SDK takes as such;
-    ``end_raw`` and ``end_event`` are the end mark that stands where a provider's did not come.
+    ``end_raw`` and ``end_event`` are the end mark that stands where a provider's did not come; ``by_upstream_id`` says
+    that clients come back for an answer by the provider's id of it.
     """
 
     name: str
     upstream_path: str
     end_raw: str
     end_event: str | None
+    by_upstream_id: bool
 
     def request_of(self, body: dict[str, Any], headers: Mapping[str, str] = NO_HEADERS) -> ClientRequest:
         """Read a client's request; BadRequest says what is wrong with it."""
@@ -97,6 +104,9 @@ class Dialect(Protocol):
 
     def new_state(self) -> DialectState:
         """The state of a new attempt."""
+
+    def at_seq(self, raw: str, seq: int) -> str:
+        """An event's data as the record of this seq holds it: the same, but where the protocol numbers its events."""
 
     def failure_of_body(self, status: int, body: bytes) -> tuple[str, ProviderError]:
         """What an answer that is no stream says: code and the provider's own words."""
@@ -124,5 +134,6 @@ def dialect_of(name: str) -> Dialect:
 def _spoken() -> dict[str, Dialect]:
     from edge.dialects.anthropic_messages import AnthropicMessages
     from edge.dialects.openai_chat import OpenAiChat
+    from edge.dialects.openai_responses import OpenAiResponses
 
-    return {dialect.name: dialect for dialect in (OpenAiChat(), AnthropicMessages())}
+    return {dialect.name: dialect for dialect in (OpenAiChat(), OpenAiResponses(), AnthropicMessages())}

@@ -32,6 +32,7 @@ class AnthropicMessages:
     upstream_path = "/v1/messages"
     end_raw = '{"type":"message_stop"}'
     end_event: str | None = "message_stop"
+    by_upstream_id = False
 
     def request_of(self, body: dict[str, Any], headers: Mapping[str, str] = NO_HEADERS) -> ClientRequest:
         """See Dialect."""
@@ -46,12 +47,14 @@ class AnthropicMessages:
         if not isinstance(stop, list):
             raise BadRequest("`stop_sequences` must be an array of strings")
         prompt = {"system": body.get("system"), "messages": messages}
+        canonical = orjson.dumps(prompt, option=orjson.OPT_SORT_KEYS)
         sampling = {key: body[key] for key in _SAMPLING if key in body}
         return ClientRequest(
             model=model,
             stream=bool(stream),
             wants_usage=True,
-            prompt_hash=hashlib.sha256(orjson.dumps(prompt, option=orjson.OPT_SORT_KEYS)).hexdigest(),
+            prompt_hash=hashlib.sha256(canonical).hexdigest(),
+            prompt_bytes=len(canonical),
             sampling=orjson.dumps(sampling, option=orjson.OPT_SORT_KEYS).decode(),
             stop_rules=[str(rule) for rule in stop],
             choices=1,
@@ -70,6 +73,11 @@ class AnthropicMessages:
     def new_state(self) -> AnthropicMessagesState:
         """See Dialect."""
         return AnthropicMessagesState()
+
+    def at_seq(self, raw: str, seq: int) -> str:
+        """See Dialect."""
+        del seq
+        return raw
 
     def failure_of_body(self, status: int, body: bytes) -> tuple[str, ProviderError]:
         """See Dialect."""

@@ -35,6 +35,7 @@ class OpenAiChat:
     upstream_path = "/chat/completions"
     end_raw = "[DONE]"
     end_event: str | None = None
+    by_upstream_id = False
 
     def request_of(self, body: dict[str, Any], headers: "Mapping[str, str]" = NO_HEADERS) -> ClientRequest:
         """See Dialect."""
@@ -59,6 +60,7 @@ class OpenAiChat:
             stream=bool(stream),
             wants_usage=bool(options.get("include_usage")) or not stream,
             prompt_hash=hashlib.sha256(canonical).hexdigest(),
+            prompt_bytes=len(canonical),
             sampling=orjson.dumps(sampling, option=orjson.OPT_SORT_KEYS).decode(),
             stop_rules=[stop] if isinstance(stop, str) else [str(rule) for rule in stop],
             choices=choices,
@@ -78,6 +80,11 @@ class OpenAiChat:
     def new_state(self) -> OpenAiChatState:
         """See Dialect."""
         return OpenAiChatState()
+
+    def at_seq(self, raw: str, seq: int) -> str:
+        """See Dialect."""
+        del seq
+        return raw
 
     def failure_of_body(self, status: int, body: bytes) -> tuple[str, ProviderError]:
         """See Dialect."""

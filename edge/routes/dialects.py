@@ -16,7 +16,7 @@ from edge.emit import EventStream, Hooks
 from edge.follow import Follower
 from edge.frames import Frames
 from edge.generation import Generation
-from edge.result import WholeAnswer
+from edge.result import WholeAnswer, first_answer
 from edge.routes.common import ReaderHooks, TooLarge, caller_of, service_of
 from edge.service import EdgeService
 
@@ -61,6 +61,12 @@ async def messages(request: Request) -> Response:
     return await _generate(request, dialect_of("anthropic.messages"))
 
 
+@router.post("/v1/responses", openapi_extra=_body(), response_model=None)
+async def responses(request: Request) -> Response:
+    """OpenAI Responses, streaming and not, in the background too; resumable under X-Generation-Id."""
+    return await _generate(request, dialect_of("openai.responses"))
+
+
 async def _generate(request: Request, dialect: Dialect) -> Response:
     """Begin a generation, and follow it from nothing: as a stream, or until its whole answer is there."""
     service, caller = service_of(request), caller_of(request)
@@ -82,6 +88,9 @@ async def _generate(request: Request, dialect: Dialect) -> Response:
         (b"x-request-id", identity.start.request_id.encode()),
         (b"x-generation-id", generation.id.encode()),
     ]
+    if asked.background and not asked.stream:
+        status, answer = await first_answer(follower, dialect, generation)
+        return Response(answer, status, dict(_text(headers)), media_type="application/json")
     hooks: Hooks = ReaderHooks(service, follower, generation, identity.start.model)
     if not asked.stream:
         return AsgiResponse(WholeAnswer(follower, dialect, headers, hooks, generation))
@@ -97,6 +106,10 @@ async def _generate(request: Request, dialect: Dialect) -> Response:
             generation=generation,
         )
     )
+
+
+def _text(headers: list[tuple[bytes, bytes]]) -> list[tuple[str, str]]:
+    return [(name.decode("latin-1"), value.decode("latin-1")) for name, value in headers]
 
 
 async def read_body(request: Request, limit_bytes: int) -> dict[str, Any]:

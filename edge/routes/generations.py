@@ -90,7 +90,7 @@ def stream(service: EdgeService, request: Request, opened: Opened, dialect: str)
     )
 
 
-async def _history(service: EdgeService, caller: ApiKey, generation_id: str) -> History | None:
+async def history_of(service: EdgeService, caller: ApiKey, generation_id: str) -> History | None:
     """What the log holds of a generation of the caller's tenant; None for unknown and foreign ones alike."""
     if not is_uuid7(generation_id):
         return None
@@ -104,7 +104,7 @@ async def _history(service: EdgeService, caller: ApiKey, generation_id: str) -> 
 async def generation(request: Request, generation_id: str) -> Response:
     """State, timings so far, attempts, usage, links."""
     service = service_of(request)
-    history = await _history(service, caller_of(request), generation_id)
+    history = await history_of(service, caller_of(request), generation_id)
     if history is None or not history.records:
         return failure("not_found")
     local = service.registry.get(generation_id)
@@ -116,7 +116,7 @@ async def generation(request: Request, generation_id: str) -> Response:
 async def result(request: Request, generation_id: str) -> Response:
     """The finished answer as the dialect's non-streaming body; 202 while it runs."""
     service = service_of(request)
-    history = await _history(service, caller_of(request), generation_id)
+    history = await history_of(service, caller_of(request), generation_id)
     if history is None or not history.delivered:
         return failure("not_found")
     if history.terminal is None:
@@ -134,10 +134,21 @@ async def cancel(request: Request, generation_id: str) -> Response:
     service = service_of(request)
     caller = caller_of(request)
     body = await read_body(request, CANCEL_BYTES_MAX) if _has_body(request) else {}
-    asked = _cancel_of(body, caller)
+    seen = await end(service, caller, generation_id, _cancel_of(body, caller))
+    if isinstance(seen, Refusal):
+        return refusal(seen)
+    if seen is None:
+        return _json({"generation_id": generation_id, "state": "cancelling"}, 202)
+    return _json({"generation_id": generation_id, "state": "finalized", "terminal": _terminal(seen)})
+
+
+async def end(
+    service: EdgeService, caller: ApiKey, generation_id: str, asked: CancelRequested
+) -> LogEvent | Refusal | None:
+    """End a generation, wherever it runs, and follow it for a while: its terminal, or None where none was seen."""
     opened = await service.desk.open_stream(caller, generation_id, Presented())
     if isinstance(opened, Refusal):
-        return refusal(opened)
+        return opened
     if not service.registry.cancel(generation_id, asked):
         await _tell(service, generation_id, asked)
     return await _seen(service, opened)
@@ -167,25 +178,20 @@ async def _tell(service: EdgeService, generation_id: str, asked: CancelRequested
     await service.log.tell(generation_id.encode(), service.codec.encode(record))
 
 
-async def _seen(service: EdgeService, opened: Opened) -> Response:
-    """Follow for a while and answer what was seen: the terminal, or 202."""
+async def _seen(service: EdgeService, opened: Opened) -> LogEvent | None:
     follower, terminal = opened.follower, None
     try:
         async with asyncio.timeout(service.settings.cancel.answer_s):
             while not follower.ended:
                 terminal = (await follower.read())[-1].event
     except (TimeoutError, Hole, LogSilent, OffsetGone):
-        return _json({"generation_id": follower.generation_id, "state": "cancelling"}, 202)
+        return None
     finally:
         follower.close()
-    return _json(
-        {"generation_id": follower.generation_id, "state": "finalized", "terminal": _terminal(terminal)}
-    )
+    return terminal
 
 
-def _terminal(event: LogEvent | None) -> dict[str, Any]:
-    if event is None:
-        return {}
+def _terminal(event: LogEvent) -> dict[str, Any]:
     said = event.message_end or event.error
     return {"kind": event.kind.value, "seq": event.seq, **(msgspec.to_builtins(said) if said else {})}
 

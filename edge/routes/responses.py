@@ -1,0 +1,76 @@
+"""OpenAI Responses after the call: an answer by the id in its body, on any edge.
+
+The id is the provider's; which generation it is, the edges tell one another on control. Before: ``dialects`` began it.
+After: ``generations``, by whose functions it is read, streamed again and ended.
+"""
+
+from typing import Annotated
+
+import orjson
+from fastapi import APIRouter, Query, Request, Response
+
+from edge.dialects import dialect_of
+from edge.resume import Presented, Refusal
+from edge.routes.common import caller_of, failure, service_of
+from edge.routes.dialects import AsgiResponse
+from edge.routes.generations import end, history_of, refusal, stream
+from edge.service import EdgeService
+from schemas.events import CancelRequested
+from schemas.settings import ApiKey
+
+router = APIRouter()
+DIALECT = "openai.responses"
+_YES = ("true", "1")
+
+
+@router.get("/v1/responses/{response_id}", response_model=None)
+async def retrieve(
+    request: Request,
+    response_id: str,
+    stream_it: Annotated[str, Query(alias="stream")] = "false",
+    starting_after: str | None = None,
+) -> Response:
+    """The response as far as it is, or (``stream=true``) its events behind ``starting_after``, live or again."""
+    service, caller = service_of(request), caller_of(request)
+    generation_id = await service.registry.aliased(response_id, caller.tenant)
+    if generation_id is None:
+        return _unknown(response_id)
+    if stream_it.lower() not in _YES:
+        return await _as_it_is(service, caller, generation_id)
+    shown = Presented(
+        request.headers.get("last-event-id"), starting_after, request.headers.get("x-resumption-token")
+    )
+    opened = await service.desk.open_stream(caller, generation_id, shown)
+    if isinstance(opened, Refusal):
+        service.metrics.resumes.labels(str(opened.status)).inc()
+        return refusal(opened)
+    service.metrics.resumes.labels("200").inc()
+    return AsgiResponse(stream(service, request, opened, DIALECT))
+
+
+@router.post("/v1/responses/{response_id}/cancel", response_model=None)
+async def cancel(request: Request, response_id: str) -> Response:
+    """End a response, from any edge; idempotent. Answers it as it is then."""
+    service, caller = service_of(request), caller_of(request)
+    generation_id = await service.registry.aliased(response_id, caller.tenant)
+    if generation_id is None:
+        return _unknown(response_id)
+    seen = await end(service, caller, generation_id, CancelRequested(requested_by=caller.id))
+    if isinstance(seen, Refusal):
+        return refusal(seen)
+    return await _as_it_is(service, caller, generation_id)
+
+
+async def _as_it_is(service: EdgeService, caller: ApiKey, generation_id: str) -> Response:
+    history = await history_of(service, caller, generation_id)
+    if history is None:
+        return failure("not_found")
+    if not history.complete:
+        return failure("resume_expired")
+    body = dialect_of(DIALECT).assemble(history.answer())
+    headers = {"x-generation-id": generation_id}
+    return Response(orjson.dumps(body), 200, headers, media_type="application/json")
+
+
+def _unknown(response_id: str) -> Response:
+    return failure("not_found", f"there is no response {response_id!r}")
