@@ -102,4 +102,61 @@ class AnthropicMessages:
         return json.loads(text)
 
 
-CLIENTS = {"openai.chat": OpenAiChat, "anthropic.messages": AnthropicMessages}
+class OpenAiResponses:
+    """``POST /v1/responses``."""
+
+    path = "/v1/responses"
+    asked = {"model": "alpha", "input": "go", "stream": True}
+    start_event = None
+
+    @staticmethod
+    def texts(chunk):
+        """The text delta of an event."""
+        text = chunk.get("delta") if chunk.get("type") == "response.output_text.delta" else None
+        return [text] if isinstance(text, str) and text else []
+
+    @staticmethod
+    def terminal(event):
+        """message_end or error, or None where the event is no terminal."""
+        return {
+            "response.completed": "message_end",
+            "response.incomplete": "message_end",
+            "response.failed": "error",
+            "error": "error",
+        }.get(event.name)
+
+    @staticmethod
+    def is_heartbeat(event):
+        """Heartbeats are comments here, never events."""
+        del event
+        return False
+
+    @staticmethod
+    def result_text(body):
+        """The text of a finished answer."""
+        contents = [part for item in body["output"] for part in item.get("content", ())]
+        return "".join(part["text"] for part in contents if part["type"] == "output_text")
+
+    @staticmethod
+    def result_calls(body):
+        """(id, name, arguments) of a finished answer's calls."""
+        calls = [item for item in body["output"] if item["type"] == "function_call"]
+        return [(c["call_id"], c["name"], c["arguments"]) for c in calls]
+
+    @staticmethod
+    def result_citations(body):
+        """The citations of a finished answer, in order."""
+        contents = [part for item in body["output"] for part in item.get("content", ())]
+        return [note for part in contents for note in part.get("annotations") or []]
+
+    @staticmethod
+    def arguments(text):
+        """The arguments of a call as a finished answer holds them: text."""
+        return text
+
+
+CLIENTS = {
+    "openai.chat": OpenAiChat,
+    "openai.responses": OpenAiResponses,
+    "anthropic.messages": AnthropicMessages,
+}

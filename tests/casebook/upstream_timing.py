@@ -39,7 +39,7 @@ def terminal_after_content_ms(seen, wanted):
     """Last content to the terminal."""
     last_us, _ = seen.contents()[-1]
     _in_ms((seen.terminal.elapsed_us - last_us) / 1000, wanted, "log")
-    content_s = [at_s for at_s, chunk in seen.wire_chunks() if chunk.get("choices")]
+    content_s = [at_s for at_s, chunk in seen.wire_chunks() if seen.speaks.texts(chunk)]
     if seen.wire_texts():
         _in_ms((seen.client.events[-1].at_s - content_s[0]) * 1000, [0, wanted[1] * 2], "wire")
 
