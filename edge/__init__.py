@@ -21,6 +21,7 @@ Reading order, along one request:
 ``resume``          the cursor table: what a presented cursor is answered
 ``find``            where a generation lies in the log
 ``emit``            the ASGI response: head, frames, heartbeats, the end
+``direct``          a stream's way to the socket past the middlewares
 ``result``          the finished answer as one body
 ``registry``        the generations of this edge, the memory budget, control records of other edges
 ``metrics``         Prometheus

@@ -16,6 +16,7 @@ import uvicorn
 from fastapi import FastAPI
 
 from edge.clock import system_clock
+from edge.direct import Direct
 from edge.log.kafka import KafkaLog
 from edge.routes import common, dialects, generations, operations, responses
 from edge.service import EdgeService
@@ -80,7 +81,7 @@ def main() -> None:
     codec = Codec()
     service = EdgeService(settings, KafkaLog(settings, codec), codec, system_clock())
     config = uvicorn.Config(
-        build_app(service),
+        Direct(build_app(service)),
         log_level="warning",
         access_log=False,
         timeout_graceful_shutdown=max(1, int(settings.edge.drain_s)),

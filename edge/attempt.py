@@ -21,6 +21,7 @@ from schemas.outcomes import ERRORS
 if TYPE_CHECKING:
     from edge.driver import Driver, Target
     from schemas.payloads import Usage
+from schemas.usage import estimated
 
 _NOT_BILLED = (Dispatch.NOT_CONNECTED, Dispatch.REFUSED)
 DRAIN_S = 0.25
@@ -47,6 +48,9 @@ class AttemptResult:
         start = driver.generation.identity.start
         dispatched_us = attempt.dispatched_us
         usage: Usage | None = usage_of(driver, self)
+        unmeasured = usage is None
+        if unmeasured and capture.content_events:
+            usage = estimated(driver.request.prompt_bytes, driver.recorder.digest.content_bytes)
         first = next(iter(capture.state.finishes.values()), None)
         failed = outcome is not Outcome.OK
         return AttemptEnd(
@@ -64,7 +68,7 @@ class AttemptResult:
             upstream_error=self.ending.provider_error,
             finish_reason=first.finish_reason if first else None,
             usage=usage,
-            possibly_billed=failed and usage is None and attempt.dispatch not in _NOT_BILLED,
+            possibly_billed=failed and unmeasured and attempt.dispatch not in _NOT_BILLED,
             dispatched_us=dispatched_us,
             first_content_us=capture.first_content_us,
             last_content_us=capture.last_content_us,

@@ -77,14 +77,15 @@ class Recorder:
         event = self._event(kind, elapsed_us, seq=self.next_seq, **fields)
         self.next_seq += 1
         self.digest.update(event.canonical)
-        self._append(event)
+        self._append(event, elapsed_us)
         return event
 
     def trace(self, kind: Kind, **fields: Any) -> LogEvent:
         """Append a trace record: it has no seq and is not sent to clients."""
         after = self.next_seq - 1 if self.next_seq else None
-        event = self._event(kind, self.elapsed_us(), after_seq=after, **fields)
-        self._append(event)
+        elapsed_us = self.elapsed_us()
+        event = self._event(kind, elapsed_us, after_seq=after, **fields)
+        self._append(event, elapsed_us)
         return event
 
     async def settled(self, timeout_s: float) -> bool:
@@ -117,10 +118,11 @@ class Recorder:
             **fields,
         )
 
-    def _append(self, event: LogEvent) -> None:
+    def _append(self, event: LogEvent, elapsed_us: int) -> None:
+        """Hand a record to the log; as its sending counts when it was captured, which errs on the lease's safe side."""
         values = cut(self._codec, event)
-        size = sum(map(len, values))
-        sent_us = self._clock.now_us()
+        size = len(values[0]) if len(values) == 1 else sum(map(len, values))
+        sent_us = self._generation.accepted_us + elapsed_us
         self._pending += 1
         self.unacked_bytes += size
         if self.oldest_unacked_us is None:

@@ -19,6 +19,7 @@ Write = Callable[[Any, Put], None]
 _NULL, _SECOND = b"\x00", b"\x02"  # indexes of the branches of ["null", T]
 _LONG_MIN, _LONG_MAX = -(2**63), 2**63 - 1
 _SMALL = 64
+_TWO_BYTES = 1 << 13
 _LONGS = [bytes([n << 1]) for n in range(_SMALL)]
 
 
@@ -37,6 +38,9 @@ def writer_of(record: type[Struct]) -> Callable[[Struct], bytes]:
 def _long(value: int, put: Put) -> None:
     if 0 <= value < _SMALL:
         put(_LONGS[value])
+        return
+    if 0 < value < _TWO_BYTES:
+        put(bytes((value << 1 & 0x7F | 0x80, value >> 6)))
         return
     if not _LONG_MIN <= value <= _LONG_MAX:
         raise OverflowError(f"{value} does not fit Avro's 64-bit long")

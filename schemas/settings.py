@@ -73,9 +73,9 @@ class Log(Section):
     )
     start_ack_s: float = Field(10, gt=0, description="message_start must be acknowledged within it, else 503")
     partitions_per_edge: int = Field(
-        4, ge=0, description="ids are drawn into so many partitions; 0: all of them"
+        2, ge=0, description="ids are drawn into so many partitions; 0: all of them"
     )
-    gather_us: int = Field(1_000, ge=0, description="records of this time share a produce request under load")
+    gather_us: int = Field(2_000, ge=0, description="records of this time share a produce request under load")
 
 
 class Stream(Section):

@@ -51,6 +51,7 @@ class Lanes:
         self._gather_s = gather_s
         self._queues: dict[int, deque[Item]] = {}
         self._tasks: dict[int, asyncio.Task[None]] = {}
+        self._next_tick: asyncio.Future[None] | None = None
         self._idle = asyncio.Event()
         self._idle.set()
 
@@ -59,12 +60,25 @@ class Lanes:
     ) -> None:
         """See EventLog.append."""
         queue = self._queues.setdefault(partition, deque())
-        last = len(values) - 1
-        for i, value in enumerate(values):
-            queue.append(Item(key, value, on_ack if i == last else None, on_fail))
+        for part in values[:-1]:
+            queue.append(Item(key, part, None, on_fail))
+        queue.append(Item(key, values[-1], on_ack, on_fail))
         if partition not in self._tasks:
             self._idle.clear()
             self._tasks[partition] = asyncio.get_running_loop().create_task(self._run(partition, queue))
+
+    async def _tick(self) -> None:
+        """Wait for the process's next tick: lanes that leave together share one produce request of the producer."""
+        if self._next_tick is None:
+            loop = asyncio.get_running_loop()
+            self._next_tick = loop.create_future()
+            loop.call_later(self._gather_s, self._strike)
+        await asyncio.shield(self._next_tick)
+
+    def _strike(self) -> None:
+        tick, self._next_tick = self._next_tick, None
+        if tick is not None:
+            tick.set_result(None)
 
     async def drain(self) -> None:
         """Wait until every queued record has settled."""
@@ -74,7 +88,7 @@ class Lanes:
         try:
             while queue:
                 if self._gather_s:
-                    await asyncio.sleep(self._gather_s)
+                    await self._tick()
                 batch = _take(queue)
                 try:
                     base = await self._send(partition, batch)

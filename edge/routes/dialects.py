@@ -12,6 +12,7 @@ import orjson
 from fastapi import APIRouter, Request, Response
 
 from edge.dialects import BadRequest, Dialect, dialect_of
+from edge.direct import AsgiResponse
 from edge.emit import EventStream, Hooks
 from edge.follow import Follower
 from edge.frames import Frames
@@ -35,18 +36,6 @@ def _body(**required: dict[str, Any]) -> dict[str, Any]:
 
 
 _MESSAGES: dict[str, Any] = {"type": "array", "minItems": 1, "items": {"type": "object"}}
-
-
-class AsgiResponse(Response):
-    """Hands the connection to one of our ASGI applications, as the framework's response."""
-
-    def __init__(self, app: Callable[..., Any]) -> None:
-        super().__init__()
-        self._app = app
-
-    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
-        """Serve the connection."""
-        await self._app(scope, receive, send)
 
 
 @router.post("/v1/chat/completions", openapi_extra=_body(messages=_MESSAGES), response_model=None)

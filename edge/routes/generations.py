@@ -12,6 +12,7 @@ import orjson
 from fastapi import APIRouter, Request, Response
 
 from edge.dialects import BadRequest, dialect_of
+from edge.direct import AsgiResponse
 from edge.emit import EventStream
 from edge.follow import Hole, LogSilent, OffsetGone
 from edge.frames import NATIVE, Frames
@@ -19,7 +20,7 @@ from edge.history import History, read_history
 from edge.result import body_of
 from edge.resume import Opened, Presented, Refusal
 from edge.routes.common import Forbidden, ReaderHooks, caller_of, failure, request_id_of, service_of
-from edge.routes.dialects import AsgiResponse, read_body, stage_of
+from edge.routes.dialects import read_body, stage_of
 from edge.service import EdgeService
 from edge.state import state_of
 from schemas.events import CancelRequested, LogEvent

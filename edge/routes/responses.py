@@ -10,9 +10,9 @@ import orjson
 from fastapi import APIRouter, Query, Request, Response
 
 from edge.dialects import dialect_of
+from edge.direct import AsgiResponse
 from edge.resume import Presented, Refusal
 from edge.routes.common import caller_of, failure, service_of
-from edge.routes.dialects import AsgiResponse
 from edge.routes.generations import end, history_of, refusal, stream
 from edge.service import EdgeService
 from schemas.events import CancelRequested

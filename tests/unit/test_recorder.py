@@ -220,12 +220,15 @@ async def test_where_the_generation_begins_is_known_even_without_a_lease():
 async def test_the_oldest_unacknowledged_record_is_known():
     """An outage is measured from the record that has waited longest."""
     writer = Writer()
-    assert writer.recorder.oldest_unacked_us is None
-    writer.clock.us = 5_000
-    writer.log.hold()
     writer.start()
-    writer.clock.us = 9_000
+    await asyncio.sleep(0)
+    assert writer.recorder.oldest_unacked_us is None
+    writer.log.hold()
+    writer.clock.us += 5_000
+    oldest_us = writer.clock.us
     writer.text("a")
-    assert writer.recorder.oldest_unacked_us == 5_000
+    writer.clock.us += 4_000
+    writer.text("b")
+    assert writer.recorder.oldest_unacked_us == oldest_us
     writer.log.release()
     assert writer.recorder.oldest_unacked_us is None
