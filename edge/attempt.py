@@ -122,7 +122,7 @@ class Attempt:
         driver.watch.dispatched(self.dispatched_us)
         driver.timers.rearm()
         self.dispatch = Dispatch.SENT
-        provider, path = self.target.provider, driver.dialect.upstream_path
+        provider, path = self.target.provider, driver.dialect.upstream_path(model)
         key = None if provider.api_key is None else provider.api_key.get_secret_value()
         headers = driver.dialect.upstream_headers(driver.request, key)
         try:

@@ -8,6 +8,7 @@ Before: ``generation``. After: ``driver``.
 """
 
 import asyncio
+from collections import deque
 from collections.abc import Callable
 from typing import Any
 
@@ -57,16 +58,20 @@ class Recorder:
         self._lease = Lease(half_orphan_us, clock.now_us())
         self._on_failed = on_failed
         self._key = generation.id.encode()
-        self._pending = 0
+        self._sent_us: deque[int] = deque()
         self._settled: asyncio.Future[None] | None = None
         self.next_seq = 0
         self.unacked_bytes = 0
-        self.oldest_unacked_us: int | None = None
         self.failed = False
         self.digest = ContentDigest()
         self.tokens_acked = 0
         self.ends_acked: set[int] = set()
         self._drained: asyncio.Future[None] | None = None
+
+    @property
+    def oldest_unacked_us(self) -> int | None:
+        """When the record was sent that has waited longest for its acknowledgement (they come in order)."""
+        return self._sent_us[0] if self._sent_us else None
 
     def elapsed_us(self) -> int:
         """Microseconds since the request was accepted."""
@@ -90,7 +95,7 @@ class Recorder:
 
     async def settled(self, timeout_s: float) -> bool:
         """Wait until everything appended so far has settled; whether all of it was acknowledged in time."""
-        if self._pending and not self.failed:
+        if self._sent_us and not self.failed:
             self._settled = asyncio.get_running_loop().create_future()
             try:
                 await asyncio.wait_for(self._settled, timeout_s)
@@ -123,10 +128,8 @@ class Recorder:
         values = cut(self._codec, event)
         size = len(values[0]) if len(values) == 1 else sum(map(len, values))
         sent_us = self._generation.accepted_us + elapsed_us
-        self._pending += 1
+        self._sent_us.append(sent_us)
         self.unacked_bytes += size
-        if self.oldest_unacked_us is None:
-            self.oldest_unacked_us = sent_us
         self._log.append(
             self._generation.identity.partition,
             self._key,
@@ -139,7 +142,6 @@ class Recorder:
         """The one place where an event becomes visible."""
         self._settle(size)
         now_us = self._clock.now_us()
-        self.oldest_unacked_us = now_us if self._pending else None
         generation = self._generation
         generation.log_away = False
         may_emit = self._lease.acked(sent_us, now_us) and not self.failed
@@ -159,7 +161,7 @@ class Recorder:
 
     def _refused(self, error: Exception) -> None:
         del error  # the log layer has said why; here only the consequence counts
-        self._pending = 0
+        self._sent_us.clear()
         self.unacked_bytes = 0
         first = not self.failed
         self.failed = True
@@ -170,9 +172,10 @@ class Recorder:
             self._on_failed(LOG_UNAVAILABLE)
 
     def _settle(self, size: int) -> None:
-        self._pending = max(0, self._pending - 1)
+        if self._sent_us:
+            self._sent_us.popleft()
         self.unacked_bytes = max(0, self.unacked_bytes - size)
-        if not self._pending:
+        if not self._sent_us:
             self._release(self._settled)
         self._release(self._drained)
 

@@ -82,19 +82,20 @@ class DialectState(Protocol):
 class Dialect(Protocol):
     """The pure functions of one protocol.
 
-    ``upstream_path`` is joined to a provider's ``base_url``, which is what the dialect's own SDK takes as such;
     ``end_raw`` and ``end_event`` are the end mark that stands where a provider's did not come; ``by_upstream_id`` says
     that clients come back for an answer by the provider's id of it.
     """
 
     name: str
-    upstream_path: str
     end_raw: str
     end_event: str | None
     by_upstream_id: bool
 
     def request_of(self, body: dict[str, Any], headers: Mapping[str, str] = NO_HEADERS) -> ClientRequest:
         """Read a client's request; BadRequest says what is wrong with it."""
+
+    def upstream_path(self, model: str) -> str:
+        """What is joined to a provider's ``base_url``, which is what the dialect's own SDK takes as such."""
 
     def upstream_body(self, request: ClientRequest, model: str) -> dict[str, Any]:
         """What the provider is sent: the client's own fields, streamed, with usage asked for."""

@@ -29,7 +29,6 @@ class AnthropicMessages:
     """See edge.dialects.Dialect."""
 
     name = "anthropic.messages"
-    upstream_path = "/v1/messages"
     end_raw = '{"type":"message_stop"}'
     end_event: str | None = "message_stop"
     by_upstream_id = False
@@ -61,6 +60,11 @@ class AnthropicMessages:
             body=body,
             headers={"anthropic-version": API_VERSION} | passed_on(headers, _PASSED_ON),
         )
+
+    def upstream_path(self, model: str) -> str:
+        """See Dialect."""
+        del model
+        return "/v1/messages"
 
     def upstream_body(self, request: ClientRequest, model: str) -> dict[str, Any]:
         """See Dialect."""

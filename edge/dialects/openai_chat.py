@@ -32,7 +32,6 @@ class OpenAiChat:
     """See edge.dialects.Dialect."""
 
     name = "openai.chat"
-    upstream_path = "/chat/completions"
     end_raw = "[DONE]"
     end_event: str | None = None
     by_upstream_id = False
@@ -67,6 +66,11 @@ class OpenAiChat:
             body=body,
             headers=passed_on(headers, _PASSED_ON),
         )
+
+    def upstream_path(self, model: str) -> str:
+        """See Dialect."""
+        del model
+        return "/chat/completions"
 
     def upstream_body(self, request: ClientRequest, model: str) -> dict[str, Any]:
         """See Dialect."""

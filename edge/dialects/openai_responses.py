@@ -30,7 +30,6 @@ class OpenAiResponses:
     """See edge.dialects.Dialect."""
 
     name = "openai.responses"
-    upstream_path = "/responses"
     end_raw = '{"type":"response.completed"}'
     end_event: str | None = "response.completed"
     by_upstream_id = True
@@ -58,6 +57,11 @@ class OpenAiResponses:
             headers=passed_on(headers, _PASSED_ON),
             background=bool(body.get("background")),
         )
+
+    def upstream_path(self, model: str) -> str:
+        """See Dialect."""
+        del model
+        return "/responses"
 
     def upstream_body(self, request: ClientRequest, model: str) -> dict[str, Any]:
         """See Dialect."""

@@ -27,6 +27,8 @@ from schemas.settings import Settings
 from schemas.topics import CONTROL, EVENTS, SCHEMAS
 
 log = structlog.get_logger()
+RETRY_S = 1.0
+"""The pace of asking again while the broker is away."""
 SETTLE_MARGIN_S = 5.0
 """A future of a producer that was stopped may never resolve: it is given up so long after its request time-out."""
 
@@ -144,12 +146,21 @@ class KafkaLog:
         await self._send_one(CONTROL.name, key, value, partition)
 
     async def control(self) -> AsyncIterator[bytes]:
-        """See EventLog."""
+        """See EventLog. After an outage or a long sleep it begins again: what control says may be heard twice."""
+        while True:
+            try:
+                async for value in self._control_once():
+                    yield value
+            except (KafkaError, OSError) as error:
+                log.warning("control cannot be read, beginning again", error=repr(error))
+                await asyncio.sleep(RETRY_S)
+
+    async def _control_once(self) -> AsyncIterator[bytes]:
         consumer = AIOKafkaConsumer(
             bootstrap_servers=self._bootstrap, auto_offset_reset="none", metadata_max_age_ms=self._age_ms
         )
-        await consumer.start()
         try:
+            await consumer.start()
             parts = [TopicPartition(CONTROL.name, p) for p in range(CONTROL.partitions)]
             first, end = await consumer.beginning_offsets(parts), await consumer.end_offsets(parts)
             consumer.assign(parts)
