@@ -1,10 +1,9 @@
 """The unmodified anthropic SDK: what it accumulates through us is what it gets from the provider directly."""
 
+import anthropic
 import pytest
 
 from tests.support.dialects import QUICK, world
-
-anthropic = pytest.importorskip("anthropic", reason="the anthropic SDK is not in this environment's lock")
 
 ASKED = {"model": "sim-fast", "max_tokens": 1000, "messages": [{"role": "user", "content": "go"}]}
 OWN_FIELDS = {"id", "x_sim"}

@@ -19,6 +19,7 @@ HOSTS = {  # loopback, names for examples, namespaces of formats, standards, and
     "127.0.0.1",
     "localhost",
     "api.openai.com",
+    "api.anthropic.com",
     "example.com",
     "example.org",
     "www.apache.org",
