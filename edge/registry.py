@@ -53,8 +53,8 @@ class Registry:
         self._metrics = metrics
         self._now_us = now_us
         self._entries: dict[str, Entry] = {}
-        self._aliases: OrderedDict[str, tuple[str, str | None]] = OrderedDict()
-        self._alias_news: dict[str, asyncio.Event] = {}
+        self._aliases: OrderedDict[tuple[str | None, str], str] = OrderedDict()  # (tenant, id) → generation
+        self._alias_news: dict[tuple[str | None, str], asyncio.Event] = {}
 
     def __len__(self) -> int:
         return sum(not entry.finished for entry in self._entries.values())
@@ -75,25 +75,26 @@ class Registry:
         """A provider's id of an answer, and the generation that it is; the oldest are forgotten above the limit."""
         if record.alias is None:
             return
-        self._aliases.pop(record.alias, None)
-        self._aliases[record.alias] = (record.generation_id, record.tenant)
+        key = (record.tenant, record.alias)
+        self._aliases.pop(key, None)
+        self._aliases[key] = record.generation_id
         if len(self._aliases) > self._settings.limit.aliases_max:
             self._aliases.popitem(last=False)
-        if record.alias in self._alias_news:
-            self._alias_news[record.alias].set()
+        if key in self._alias_news:
+            self._alias_news[key].set()
 
     async def aliased(self, upstream_id: str, tenant: str) -> str | None:
-        """The generation that has a provider's id; None for an unknown one and for another tenant's alike.
+        """The generation of a tenant that has a provider's id; None for an unknown one and for another tenant's alike.
 
         What another edge tells comes a moment after its client has it: an unknown id is waited for so long.
         """
-        if upstream_id not in self._aliases:
-            news = self._alias_news.setdefault(upstream_id, asyncio.Event())
+        key = (tenant, upstream_id)
+        if key not in self._aliases:
+            news = self._alias_news.setdefault(key, asyncio.Event())
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(news.wait(), ALIAS_WAIT_S)
-            self._alias_news.pop(upstream_id, None)
-        generation_id, owner = self._aliases.get(upstream_id, (None, None))
-        return generation_id if owner == tenant else None
+            self._alias_news.pop(key, None)
+        return self._aliases.get(key)
 
     def running(self) -> list[Entry]:
         """What has no terminal yet."""
