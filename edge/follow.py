@@ -13,7 +13,7 @@ from collections import deque
 
 from edge.decode import whole_event
 from edge.generation import Delivered, Generation
-from edge.log import EventLog, LogAway, OffsetGone, Reader
+from edge.log import EventLog, LogAway, OffsetGone, Progress, Raw, Reader
 from schemas.codec import Codec
 from schemas.errors import TokentrailError
 from schemas.parts import Joiner
@@ -21,6 +21,9 @@ from schemas.reading import Reading, Verdict
 
 READ_EVENTS_MAX = 256
 """So many events at the most are handed out in one go: a replay of thousands leaves the loop to others between."""
+
+DECODE_EVENTS_MAX = 64
+"""So many records are decoded before the first of them is handed out: a resume's first event need not wait for all."""
 
 
 class Hole(TokentrailError):
@@ -73,6 +76,8 @@ class Follower:
         self._reader: Reader | None = None
         self._joiner = Joiner(codec)
         self._ready: deque[Delivered] = deque()
+        self._undecoded: deque[Raw] = deque()
+        self._progress: Progress | None = None
         self._seen_above: int | None = None
         self.seen_seq = -1
         self._hole: Hole | None = None
@@ -156,15 +161,19 @@ class Follower:
         if self._reader is None:
             self._reader = self._log.reader(self._partition, self._key, self._offset)
         try:
-            progress = await self._reader.read()
-            for raw in progress.records:
+            if not self._undecoded:
+                self._progress = await self._reader.read()
+                self._undecoded.extend(self._progress.records)
+            for _ in range(min(DECODE_EVENTS_MAX, len(self._undecoded))):
+                raw = self._undecoded.popleft()
                 event = await whole_event(self._log, self._codec, self._joiner, raw.value, raw.offset)
                 if event is not None:
                     self._judge(Delivered(event, self._partition, raw.offset))
         except LogAway as away:
             raise LogSilent(str(away)) from away
-        self.caught_up = progress.caught_up
-        self._position = progress.position
+        if self._progress is not None and not self._undecoded:
+            self.caught_up = self._progress.caught_up
+            self._position = self._progress.position
 
     def _judge(self, delivered: Delivered) -> None:
         event = delivered.event

@@ -19,7 +19,7 @@ from schemas.cursor import Cursor, CursorMalformed, parse, verify
 from schemas.ids import is_uuid7
 from schemas.settings import ApiKey, Settings
 
-PRELOAD_EVENTS_MAX = 1_024
+PRELOAD_EVENTS_MAX = 64
 """So much of a generation is read before the head, to find a hole while a status can still say so."""
 
 
