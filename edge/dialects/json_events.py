@@ -12,7 +12,7 @@ import orjson
 
 from edge.dialects import Captured, DialectState
 from edge.dialects.provider_errors import code_of, not_the_dialect, provider_error, said_in
-from edge.dialects.reading import Halves, NotJson, fact, load_at, unicode_of
+from edge.dialects.reading import TOO_DEEP, Halves, NotJson, fact, load_at, too_deep, unicode_of
 from schemas.events import Canonical, ChoiceFinish, Kind, PartType
 
 if TYPE_CHECKING:
@@ -76,6 +76,8 @@ class JsonEvents(DialectState):
         if not isinstance(value, dict):
             failure = not_the_dialect(raw, "a chunk that is no JSON object")
             return Captured(Kind.ERROR, raw, name, failure=failure)
+        if too_deep(value, len(raw)):
+            return Captured(Kind.ERROR, raw, name, failure=not_the_dialect(raw, TOO_DEEP))
         if value.get("type") == "ping":
             return Captured(None, raw)
         return self._understood(value, raw, name)

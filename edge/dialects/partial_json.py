@@ -7,10 +7,8 @@ member is left out. Pure. Before: ``reading``. After: ``anthropic_messages_body`
 import re
 from typing import Any
 
-from edge.dialects.reading import NotJson, load
+from edge.dialects.reading import NESTED_MAX, NotJson, load
 
-DEPTH_MAX = 512
-"""Deeper nesting than any reader of JSON takes."""
 _TOKEN = re.compile(
     r'[ \t\n\r]*(?:(?P<text>"(?:[^"\\\x00-\x1f]|\\.)*")|(?P<scalar>-?(?:0|[1-9][0-9]*)(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+)?'
     r"(?![0-9.eE+-])|true|false|null)|(?P<mark>[{}\[\],:]))"
@@ -41,7 +39,7 @@ def _closed(text: str) -> str:
     while found := _TOKEN.match(text, at):
         at = found.end()
         want = _after(found.group("mark") or found.lastgroup or "", want, stack)
-        if not want or len(stack) > DEPTH_MAX:
+        if not want or len(stack) > NESTED_MAX:
             break
         if want in ("comma", "first"):
             whole_to, closers = at, "".join(_CLOSE[opened] for opened in reversed(stack))

@@ -6,8 +6,6 @@ or these fields themselves. Pure. Before: ``reading``. After: each dialect's own
 
 from typing import Any
 
-import orjson
-
 from edge.dialects.reading import FACT_CHARS_MAX, NotJson, fact, fields, load
 from schemas.events import ProviderError
 from schemas.outcomes import of_status
@@ -61,8 +59,8 @@ def failure_of_body(status: int, body: bytes) -> tuple[str, ProviderError]:
     """What an answer that is no stream says: our code, and the provider's own words."""
     text = body.decode(errors="replace")
     try:
-        value = orjson.loads(body)
-    except orjson.JSONDecodeError:
+        value = load(text)
+    except NotJson:
         value = None
     success = 200 <= status < 300  # noqa: PLR2004 - HTTP's own numbers
     if isinstance(value, dict) and value.get("error"):

@@ -6,6 +6,7 @@ replaced in what was understood and kept in ``raw``. Pure. Before: ``sse``. Afte
 """
 
 import json
+from collections.abc import Iterable
 from typing import Any
 
 import orjson
@@ -14,6 +15,12 @@ FACT_CHARS_MAX = 512
 """Ids, model names and finish words stand on the terminal record, which is bounded."""
 REPORTS_MAX = 64
 """Usage reports that do not contain one another: no provider sends more than a few."""
+
+
+_WRITER_LEVELS = 254
+NESTED_MAX = 200
+"""Levels of a value: more could be read but not written again, by ``orjson``, inside an answer of ours."""
+TOO_DEEP = f"a value with more than {NESTED_MAX} levels"
 
 
 class NotJson(ValueError):
@@ -35,11 +42,38 @@ _DECODER = json.JSONDecoder(parse_constant=_no_constant, parse_int=_number)
 
 
 def load(text: str) -> Any:
-    """One JSON value, its texts valid Unicode; NotJson for anything else, and for a text that holds several."""
+    """One JSON value, its texts valid Unicode; NotJson for anything else, and for a text that holds several.
+
+    Also for one that is nested deeper than could be written again.
+    """
     try:
-        return orjson.loads(text)
+        value = orjson.loads(text)
     except orjson.JSONDecodeError:
-        return unicode_of(load_as_sent(text))
+        value = unicode_of(load_as_sent(text))
+    if too_deep(value, len(text)):
+        raise NotJson(TOO_DEEP)
+    return value
+
+
+def too_deep(value: Any, size: int) -> bool:
+    """Whether a value has more than ``NESTED_MAX`` levels; ``size`` is that of the text which it was read from."""
+    if size < 2 * NESTED_MAX:  # a level is at least two characters
+        return False
+    wrapped = value
+    for _ in range(_WRITER_LEVELS - NESTED_MAX):
+        wrapped = [wrapped]
+    try:
+        orjson.dumps(wrapped)
+    except TypeError:  # too deep, or what the fast writer does not know: half a surrogate pair
+        level = [value]
+        for _ in range(NESTED_MAX):
+            level = [inner for item in level for inner in _inside(item)]
+        return any(isinstance(item, dict | list) for item in level)
+    return False
+
+
+def _inside(item: Any) -> Iterable[Any]:
+    return item.values() if isinstance(item, dict) else item if isinstance(item, list) else ()
 
 
 def load_as_sent(text: str) -> Any:

@@ -12,6 +12,7 @@ import orjson
 from fastapi import APIRouter, Request, Response
 
 from edge.dialects import BadRequest, Dialect, dialect_of
+from edge.dialects.reading import TOO_DEEP, too_deep
 from edge.direct import AsgiResponse
 from edge.emit import EventStream, Hooks
 from edge.follow import Follower
@@ -110,11 +111,13 @@ async def read_body(request: Request, limit_bytes: int) -> dict[str, Any]:
             raise TooLarge(f"the request body is above {limit_bytes} bytes (limit.body_bytes)")
         parts.append(piece)
     try:
-        body = orjson.loads(b"".join(parts))
+        body = orjson.loads(raw := b"".join(parts))
     except orjson.JSONDecodeError as error:
         raise BadRequest(f"the body is not JSON: {error}") from error
     if not isinstance(body, dict):
         raise BadRequest("the body must be a JSON object")
+    if too_deep(body, len(raw)):
+        raise BadRequest(f"the body is {TOO_DEEP}")
     return body
 
 

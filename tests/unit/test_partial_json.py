@@ -7,8 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from jiter import from_json
 
-from edge.dialects.partial_json import DEPTH_MAX, load_partial
-from edge.dialects.reading import NotJson
+from edge.dialects.partial_json import load_partial
+from edge.dialects.reading import NESTED_MAX, NotJson
 
 VALUES = st.recursive(
     st.none() | st.booleans() | st.integers(-(10**12), 10**12) | st.sampled_from([0.5, -1e10, 2.5e-7])
@@ -58,6 +58,6 @@ def test_nothing_to_say(text):
 def test_nesting_is_bounded():
     """A text that opens without end is read to the deepest level that is taken."""
     value = load_partial("[" * 1_000_000)
-    for _ in range(DEPTH_MAX - 1):
+    for _ in range(NESTED_MAX - 1):
         (value,) = value
     assert value == []
