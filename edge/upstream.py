@@ -6,6 +6,7 @@ After: ``driver``.
 """
 
 import asyncio
+import os
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from typing import Any
@@ -19,6 +20,7 @@ from schemas.settings import Provider
 
 ERROR_BODY_BYTES = 65_536
 """Of an answer that is no stream, so much is read: enough for any error message."""
+DETAIL_CHARS_MAX = 200
 CONNECTIONS_MAX = 0
 """No limit of our own: every running generation has its socket, and ``limit.generations`` bounds those."""
 
@@ -29,6 +31,18 @@ class UpstreamFailed(TokentrailError):
     def __init__(self, dispatch: Dispatch, detail: str) -> None:
         super().__init__(detail)
         self.dispatch = dispatch
+
+
+def words_of(error: BaseException) -> str:
+    """What an error of a call may say to a client and in the log: no address and no header, which hold our key."""
+    if isinstance(error, aiohttp.ClientResponseError):
+        said: str | None = error.message
+    elif isinstance(error, OSError) and error.errno is not None and error.errno > 0:
+        said = os.strerror(error.errno)  # its own text may name the address
+    else:
+        said = None
+    name = type(error).__name__
+    return f"{name}: {' '.join(said.split())[:DETAIL_CHARS_MAX]}" if said else name
 
 
 class Answer:
@@ -47,7 +61,7 @@ class Answer:
         try:
             return await self._response.content.readany()
         except (aiohttp.ClientError, OSError) as error:
-            raise UpstreamFailed(Dispatch.ACCEPTED, f"the stream broke: {error!r}") from error
+            raise UpstreamFailed(Dispatch.ACCEPTED, f"the stream broke: {words_of(error)}") from error
 
     async def body(self) -> bytes:
         """The beginning of a body that is no stream."""
@@ -124,9 +138,9 @@ class Upstream:
                 allow_redirects=False,
             )
         except (aiohttp.ClientConnectorError, aiohttp.ConnectionTimeoutError) as error:
-            raise UpstreamFailed(Dispatch.NOT_CONNECTED, f"cannot connect: {error!r}") from error
+            raise UpstreamFailed(Dispatch.NOT_CONNECTED, f"cannot connect: {words_of(error)}") from error
         except (aiohttp.ClientError, OSError) as error:
-            raise UpstreamFailed(Dispatch.SENT, f"no answer: {error!r}") from error
+            raise UpstreamFailed(Dispatch.SENT, f"no answer: {words_of(error)}") from error
         answer = Answer(response, self._draining)
         try:
             yield answer
