@@ -80,8 +80,10 @@ def head_of(dialect: Dialect, ending: Ending) -> Head:
     if ending.code is None:
         return Head(ok=True)
     said = ending.provider_error
-    status = (said.status if said is not None else None) or ERRORS[ending.code].status
-    raw = said.raw if said is not None and said.status else None
+    status = said.status if said is not None else None
+    if status is None or not 400 <= status <= 599:  # noqa: PLR2004 - HTTP's own numbers; no other is a failure to a client
+        status, said = ERRORS[ending.code].status, None
+    raw = said.raw if said is not None else None
     if raw is not None and _is_error_body(raw):
         body = raw.encode()
     else:

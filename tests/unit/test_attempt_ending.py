@@ -48,3 +48,11 @@ def test_without_an_error_status_the_code_has_one(said):
     found = head("upstream_protocol", said)
     assert found.status == ERRORS["upstream_protocol"].status == 502
     assert json.loads(found.body)["error"]["code"] == "upstream_protocol"
+
+
+@pytest.mark.parametrize("status", [101, 204, 302, 399, 600, 999])
+def test_a_status_that_is_no_failure_of_http_is_not_handed_on(status):
+    """A redirect, or a number that no server can write: the client gets the status of the code."""
+    found = head("upstream_error", ProviderError(status=status, raw=WHOLE))
+    assert found.status == ERRORS["upstream_error"].status
+    assert json.loads(found.body)["error"]["code"] == "upstream_error"
