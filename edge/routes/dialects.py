@@ -20,6 +20,7 @@ from edge.frames import Frames
 from edge.generation import Generation
 from edge.result import WholeAnswer, first_answer
 from edge.routes.common import ReaderHooks, TooLarge, caller_of, service_of
+from edge.routes.later import begun, wants_later
 from edge.service import EdgeService
 
 router = APIRouter()
@@ -62,8 +63,13 @@ async def _generate(request: Request, dialect: Dialect) -> Response:
     service, caller = service_of(request), caller_of(request)
     body = await read_body(request, service.settings.limit.body_bytes)
     asked = dialect.request_of(body, request.headers)
+    later = wants_later(request.headers.getlist("prefer"))
+    if later:
+        asked = asked._replace(background=True)
     entry = await service.begin(caller, dialect, asked, request.headers)
     generation = entry.generation
+    if later:
+        return begun(generation)
     identity = generation.identity
     follower = Follower(
         service.log,

@@ -118,14 +118,18 @@ async def result(request: Request, generation_id: str) -> Response:
     """The finished answer as the dialect's non-streaming body; 202 while it runs."""
     service = service_of(request)
     history = await history_of(service, caller_of(request), generation_id)
-    if history is None or not history.delivered:
+    if history is None or not history.records:
         return failure("not_found")
+    dialect = dialect_of(history.records[0].dialect)
     if history.terminal is None:
         if not history.complete:
-            return failure("resume_expired")
+            return failure("resume_expired", dialect=dialect.name)
         return _json({"generation_id": generation_id, "state": "running"}, 202)
-    status, body, _ = body_of(dialect_of(history.delivered[0].dialect), history.answer())
-    return Response(body, status, media_type="application/json")
+    status, body, retry = body_of(dialect, history.answer())
+    headers = {"x-generation-id": generation_id}
+    if status >= 400:  # noqa: PLR2004 - HTTP's own number
+        headers["x-should-retry"] = "true" if retry else "false"
+    return Response(body, status, headers, media_type="application/json")
 
 
 @router.post("/v1/cancel/{generation_id}", response_model=None)
