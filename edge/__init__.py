@@ -4,6 +4,7 @@ Reading order, along one request:
 
 ==================  ==========================================================================================
 ``app``             wires everything; ``routes/`` is the HTTP surface
+``connection``      how large and how slow a request's head may be
 ``auth``            API keys → tenant, key id, roles
 ``dialects/``       what a provider's and a client's protocol mean: pure functions, one file a dialect
 ``generation``      one generation's memory: state, window of acknowledged events, lease, readers
@@ -14,6 +15,7 @@ Reading order, along one request:
 ``watch``           pure: the time-outs as deadlines; ``timers`` arms them
 ``policy``          pure: may this failure be tried again, and when
 ``upstream``        the provider's HTTP (aiohttp, only here)
+``encodings``       pure: gzip, deflate, br, zstd of a provider, as they come
 ``capture``         pure: provider bytes → canonical events of one attempt
 ``sse``             pure: server-sent events, both ways
 ``log/``            the log: append, acknowledge, read (aiokafka, only here)

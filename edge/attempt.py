@@ -133,7 +133,7 @@ class Attempt:
         except UpstreamFailed as error:
             if error.dispatch is not Dispatch.ACCEPTED:
                 self.dispatch = error.dispatch
-            return self._eof(str(error))
+            return self._eof(str(error), error.code)
 
     async def _answer(self, answer: Answer) -> AttemptResult:
         success = 200 <= answer.status < 300  # noqa: PLR2004 - HTTP's own numbers
@@ -249,7 +249,7 @@ class Attempt:
         )
         return self.result(ending, ended_by)
 
-    def _eof(self, detail: str) -> AttemptResult:
+    def _eof(self, detail: str, code: str | None = None) -> AttemptResult:
         """The stream ended without the protocol's mark: proper where every choice that spoke has its finish reason."""
         now_us = self.driver.recorder.elapsed_us()
         for captured in self.capture.finish():
@@ -258,7 +258,8 @@ class Attempt:
                 return ended
         if self.capture.state.finished:
             return self.result(Ending.proper(self.driver.dialect))
-        code = "upstream_error" if self.dispatch is Dispatch.NOT_CONNECTED else "incomplete_upstream"
+        if code is None:
+            code = "upstream_error" if self.dispatch is Dispatch.NOT_CONNECTED else "incomplete_upstream"
         return self.result(Ending(code=code, message=f"{ERRORS[code].meaning} ({detail})"), EndedBy.CUT)
 
     async def _pause(self) -> None:

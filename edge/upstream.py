@@ -7,13 +7,14 @@ After: ``driver``.
 
 import asyncio
 import os
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Iterator, Mapping
 from contextlib import asynccontextmanager
 from typing import Any
 
 import aiohttp
 import orjson
 
+from edge.encodings import Decoder, Undecodable, decoder_of
 from schemas.errors import TokentrailError
 from schemas.events import Dispatch
 from schemas.settings import Provider
@@ -26,11 +27,12 @@ CONNECTIONS_MAX = 0
 
 
 class UpstreamFailed(TokentrailError):
-    """The call ended without a usable answer."""
+    """The call ended without a usable answer; ``code`` where that is something else than a lost connection."""
 
-    def __init__(self, dispatch: Dispatch, detail: str) -> None:
+    def __init__(self, dispatch: Dispatch, detail: str, code: str | None = None) -> None:
         super().__init__(detail)
         self.dispatch = dispatch
+        self.code = code
 
 
 def words_of(error: BaseException) -> str:
@@ -55,9 +57,31 @@ class Answer:
         self.status = response.status
         self.content_type = response.content_type
         self.headers: Mapping[str, str] = response.headers
+        self._encoding = ", ".join(response.headers.getall("content-encoding", ()))
+        self._decoder: Decoder | None = None
+        self._pieces: Iterator[bytes] = iter(())
 
     async def read(self) -> bytes:
-        """The next bytes, b"" at a proper end; UpstreamFailed where the connection broke."""
+        """The next bytes, decoded; b"" at a proper end; UpstreamFailed where the connection or the encoding broke."""
+        if not self._encoding:
+            return await self._read()
+        try:
+            self._decoder = self._decoder or decoder_of(self._encoding)
+            if self._decoder is None:
+                return await self._read()
+            while True:
+                if piece := next((piece for piece in self._pieces if piece), b""):
+                    await asyncio.sleep(
+                        0
+                    )  # few bytes can stand for many pieces: others have their turn between them
+                    return piece
+                if not (packed := await self._read()):
+                    return b""
+                self._pieces = self._decoder.feed(packed)
+        except Undecodable as error:
+            raise UpstreamFailed(Dispatch.ACCEPTED, str(error), "upstream_protocol") from error
+
+    async def _read(self) -> bytes:
         try:
             return await self._response.content.readany()
         except (aiohttp.ClientError, OSError) as error:
@@ -88,7 +112,7 @@ class Answer:
     async def _drain(self, within_s: float) -> None:
         try:
             async with asyncio.timeout(within_s):
-                while await self.read():
+                while await self._read():
                     continue
         except (TimeoutError, UpstreamFailed):
             self.close()
@@ -106,7 +130,7 @@ class Upstream:
         """Open the connection pool."""
         connector = aiohttp.TCPConnector(limit=CONNECTIONS_MAX, ttl_dns_cache=60)
         self._session = aiohttp.ClientSession(
-            connector=connector, timeout=self._timeout, auto_decompress=True, trust_env=False
+            connector=connector, timeout=self._timeout, auto_decompress=False, trust_env=False
         )
 
     async def stop(self) -> None:
