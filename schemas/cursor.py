@@ -55,10 +55,10 @@ def parse(text: str) -> Cursor:
 
 def verify(secrets: list[bytes], generation_id: str, cursor: Cursor, key_id: str) -> bool:
     """Whether the cursor's signature is good under any of the secrets; every one is tried, in constant time."""
-    good = False
+    good, shown = False, (cursor.sig or "").encode()
     for secret in secrets:
-        expected = sign(secret, generation_id, cursor.seq, key_id)
-        good |= hmac.compare_digest(expected, cursor.sig or "")
+        expected = sign(secret, generation_id, cursor.seq, key_id).encode()
+        good |= hmac.compare_digest(expected, shown)
     return good
 
 
