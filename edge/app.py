@@ -16,6 +16,7 @@ import uvicorn
 from fastapi import FastAPI
 
 from edge.clock import system_clock
+from edge.connection import bounded
 from edge.direct import Direct
 from edge.log.kafka import KafkaLog
 from edge.routes import common, dialects, generations, operations, responses
@@ -84,6 +85,8 @@ def main() -> None:
         Direct(build_app(service)),
         log_level="warning",
         access_log=False,
+        http=bounded(settings.limit),
+        ws="none",
         timeout_graceful_shutdown=max(1, int(settings.edge.drain_s)),
         timeout_keep_alive=75,
         server_header=False,

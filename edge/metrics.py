@@ -1,14 +1,26 @@
 """The edge's Prometheus metrics; the catalogue in the documentation is tested against this file."""
 
+from collections.abc import Collection
+
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
 
 _MS = (5, 10, 25, 50, 100, 250, 500, 1000, 2000, 5000, 10_000, 30_000, 60_000, 120_000, 300_000)
 
 
-class Metrics:
-    """One process's metrics, in a registry of their own."""
+OTHER_MODEL = "other"
 
-    def __init__(self) -> None:
+
+class Metrics:
+    """One process's metrics, in a registry of their own.
+
+    Args:
+        models: which have a series of their own. A default route serves whatever name a client gives: those are one
+            series together, since each would be kept for ever.
+
+    """
+
+    def __init__(self, models: Collection[str] = ()) -> None:
+        self._models = frozenset(models)
         self.registry = CollectorRegistry()
         self.first_token_ms = Histogram(
             "sse_first_token_latency_ms",
@@ -57,6 +69,10 @@ class Metrics:
         self.window_bytes = Gauge(
             "tokentrail_window_bytes", "Recent events in memory", registry=self.registry
         )
+
+    def model(self, name: str) -> str:
+        """The label of a model."""
+        return name if name in self._models else OTHER_MODEL
 
     def render(self) -> bytes:
         """The exposition format."""

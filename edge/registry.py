@@ -211,5 +211,6 @@ class Registry:
 
     def _abandon(self, entry: Entry) -> None:
         generation = entry.generation
-        self._metrics.aborts.labels("client_abort", generation.identity.start.model).inc()
+        model = self._metrics.model(generation.identity.start.model)
+        self._metrics.aborts.labels("client_abort", model).inc()
         self.cancel(generation.id, CancelRequested(mode="hard", reason="client_disconnect", source="edge"))

@@ -8,6 +8,7 @@ Before: ``routes``. After: ``driver``.
 """
 
 import asyncio
+import re
 from collections.abc import Mapping
 
 import structlog
@@ -34,6 +35,7 @@ from schemas.settings import ApiKey, Route, Settings
 
 log = structlog.get_logger()
 ID_BITS = 74
+_MILLISECONDS = re.compile(r"0*[1-9][0-9]{0,11}", re.ASCII)  # up to 31 years
 
 
 class Busy(TokentrailError):
@@ -48,7 +50,7 @@ class EdgeService:
         self.log = event_log
         self.codec = codec
         self.clock = clock
-        self.metrics = Metrics()
+        self.metrics = Metrics(settings.models)
         self.keys = Keys(settings.keys)
         self.registry = Registry(settings, self.metrics, clock.now_us)
         self.desk = Desk(settings, event_log, codec, self.registry, clock)
@@ -254,7 +256,7 @@ def _positive(headers: Mapping[str, str], name: str) -> int | None:
     text = headers.get(name)
     if text is None:
         return None
-    if not (text.isascii() and text.isdigit() and 0 < int(text) < 1 << 40):
+    if not _MILLISECONDS.fullmatch(text):
         raise BadRequest(f"{name} must be a positive number of milliseconds")
     return int(text)
 

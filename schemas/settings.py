@@ -25,6 +25,7 @@ from schemas.providers import ApiKey, Provider, Route, Section, check_routes
 
 __all__ = ["ApiKey", "Provider", "Route", "Section", "Settings"]
 
+_KIB = 1 << 10
 _MIB = 1 << 20
 _PREFIX = "TOKENTRAIL_"
 _OTHER_NAMES = frozenset({"api_key", "cache", "test_clickhouse_url"})
@@ -164,7 +165,10 @@ class Sink(Section):
 class Limit(Section):
     """Named limits."""
 
+    head_bytes: int = Field(64 * _KIB, gt=0, description="a request's line and headers; above: 431")
+    head_s: float = Field(15, gt=0, description="from a connection's start to its request's whole head")
     body_bytes: int = Field(32 * _MIB, gt=0, description="a request with images; above: 413")
+    body_idle_s: float = Field(30, gt=0, description="between two pieces of a request's body; longer: 408")
     frame_bytes: int = Field(
         8 * _MIB, gt=0, description="one provider frame; above: upstream_frame_too_large"
     )

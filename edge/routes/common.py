@@ -7,6 +7,7 @@ from typing import Any
 
 import orjson
 from fastapi import FastAPI, Request, Response
+from starlette.requests import ClientDisconnect
 
 from edge.auth import Unauthorized
 from edge.dialects import BadRequest
@@ -63,6 +64,10 @@ class TooLarge(TokentrailError):
     """The body is above its limit."""
 
 
+class TooSlow(TokentrailError):
+    """The body does not come."""
+
+
 class Forbidden(TokentrailError):
     """Not this key's right."""
 
@@ -72,8 +77,13 @@ _ANSWERS: dict[type[Exception], tuple[str, int | None]] = {
     Forbidden: ("forbidden", None),
     BadRequest: ("bad_request", None),
     TooLarge: ("bad_request", 413),
+    TooSlow: ("bad_request", 408),
     Busy: ("too_many_requests", None),
     LogAway: ("log_unavailable", None),
+    ClientDisconnect: (
+        "bad_request",
+        None,
+    ),  # it left while it was sending: nobody reads this, and it is no bug
 }
 
 
@@ -112,7 +122,7 @@ class ReaderHooks(Hooks):
         self._service = service
         self._follower = follower
         self._generation = generation
-        self._model = model
+        self._model = service.metrics.model(model)
         self._opened_us = service.clock.now_us() if generation is None else generation.accepted_us
         self._first_us: int | None = None
         self._reader_id = f"{service.clock.random_bits(64):016x}"

@@ -5,6 +5,7 @@ is a follower from nothing of a generation that has just begun: the same path as
 ``edge.service`` begins it, ``edge.emit`` or ``edge.result`` answers.
 """
 
+import asyncio
 from collections.abc import Callable
 from typing import Any
 
@@ -19,7 +20,7 @@ from edge.follow import Follower
 from edge.frames import Frames
 from edge.generation import Generation
 from edge.result import WholeAnswer, first_answer
-from edge.routes.common import ReaderHooks, TooLarge, caller_of, service_of
+from edge.routes.common import ReaderHooks, TooLarge, TooSlow, caller_of, service_of
 from edge.routes.later import begun, wants_later
 from edge.service import EdgeService
 
@@ -109,13 +110,19 @@ def _text(headers: list[tuple[bytes, bytes]]) -> list[tuple[str, str]]:
 
 
 async def read_body(request: Request, limit_bytes: int) -> dict[str, Any]:
-    """The JSON object of a request, read up to a limit; raises TooLarge or BadRequest."""
+    """The JSON object of a request, read up to a limit; raises TooLarge, TooSlow or BadRequest."""
     parts, size = [], 0
-    async for piece in request.stream():
-        size += len(piece)
-        if size > limit_bytes:
-            raise TooLarge(f"the request body is above {limit_bytes} bytes (limit.body_bytes)")
-        parts.append(piece)
+    idle_s, loop = service_of(request).settings.limit.body_idle_s, asyncio.get_running_loop()
+    try:
+        async with asyncio.timeout(idle_s) as bound:
+            async for piece in request.stream():
+                size += len(piece)
+                if size > limit_bytes:
+                    raise TooLarge(f"the request body is above {limit_bytes} bytes (limit.body_bytes)")
+                parts.append(piece)
+                bound.reschedule(loop.time() + idle_s)
+    except TimeoutError as error:
+        raise TooSlow(f"no more of the request body came for {idle_s} s (limit.body_idle_s)") from error
     try:
         body = orjson.loads(raw := b"".join(parts))
     except orjson.JSONDecodeError as error:
