@@ -140,7 +140,11 @@ def test_constant_time(monkeypatch):
 
     monkeypatch.setattr(module.hmac, "compare_digest", compare)
     assert verify([SECRET, OLD_SECRET], GENERATION_ID, Cursor(41, 1, 1, SIG), "key-1")
-    assert compared == [(SIG, SIG), (sign(OLD_SECRET, GENERATION_ID, 41, "key-1"), SIG)]
+    presented = SIG.encode()
+    assert compared == [
+        (presented, presented),
+        (sign(OLD_SECRET, GENERATION_ID, 41, "key-1").encode(), presented),
+    ]
 
 
 def test_resumption_token():
