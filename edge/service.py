@@ -54,7 +54,7 @@ class EdgeService:
         self.keys = Keys(settings.keys)
         self.registry = Registry(settings, self.metrics, clock.now_us)
         self.desk = Desk(settings, event_log, codec, self.registry, clock)
-        self.upstream = Upstream(settings.timeout.connect_s)
+        self.upstream = Upstream(settings.timeout.connect_s, settings.limit.upstream_head_bytes)
         self.secret = settings.secrets.cursor[0].get_secret_value().encode()
         self.stopping = False
         self._tasks: set[asyncio.Task[None]] = set()

@@ -121,7 +121,8 @@ class Answer:
 class Upstream:
     """The client of all providers."""
 
-    def __init__(self, connect_s: float) -> None:
+    def __init__(self, connect_s: float, head_bytes: int = 65_536) -> None:
+        self._head_bytes = head_bytes
         self._timeout = aiohttp.ClientTimeout(total=None, sock_connect=connect_s, connect=connect_s)
         self._session: aiohttp.ClientSession | None = None
         self._draining: set[asyncio.Task[None]] = set()
@@ -130,7 +131,12 @@ class Upstream:
         """Open the connection pool."""
         connector = aiohttp.TCPConnector(limit=CONNECTIONS_MAX, ttl_dns_cache=60)
         self._session = aiohttp.ClientSession(
-            connector=connector, timeout=self._timeout, auto_decompress=False, trust_env=False
+            connector=connector,
+            timeout=self._timeout,
+            auto_decompress=False,
+            trust_env=False,
+            max_line_size=self._head_bytes,
+            max_field_size=self._head_bytes,
         )
 
     async def stop(self) -> None:

@@ -169,6 +169,12 @@ class Limit(Section):
     head_s: float = Field(15, gt=0, description="from a connection's start to its request's whole head")
     body_bytes: int = Field(32 * _MIB, gt=0, description="a request with images; above: 413")
     body_idle_s: float = Field(30, gt=0, description="between two pieces of a request's body; longer: 408")
+    request_read_s: float = Field(
+        120, gt=0, description="from a request's head to its end, however it drips; longer: 408"
+    )
+    upstream_head_bytes: int = Field(
+        64 * _KIB, gt=0, description="one line of a provider's response head; above: the call failed"
+    )
     frame_bytes: int = Field(
         8 * _MIB, gt=0, description="one provider frame; above: upstream_frame_too_large"
     )
