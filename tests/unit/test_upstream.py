@@ -5,7 +5,7 @@ from contextlib import asynccontextmanager
 
 import pytest
 
-from edge.upstream import Upstream, UpstreamFailed
+from edge.upstream import TURN_BYTES, Upstream, UpstreamFailed, turn_of
 from schemas.events import Dispatch
 from schemas.settings import Provider
 
@@ -78,3 +78,46 @@ async def test_nobody_listens():
     assert failed.dispatch is Dispatch.NOT_CONNECTED
     assert str(port) not in str(failed)
     assert "Connection refused" in str(failed)
+
+
+FRAME = b"data: " + b"x" * 150 + b"\n\n"
+
+
+@pytest.mark.parametrize("data", [b"", b"x", FRAME, FRAME * 500, b"x" * 100_000, FRAME * 60 + b"x" * 99_999])
+def test_what_came_at_once_is_read_in_turns(data):
+    """Nothing is lost or reordered; a turn is bounded, and ends where a frame ends if one does."""
+    turns, rest = [], data
+    while rest:
+        turn, rest = turn_of(rest)
+        turns.append(turn)
+    assert b"".join(turns) == data
+    assert all(0 < len(turn) <= TURN_BYTES for turn in turns)
+    assert all(turn.endswith(b"\n\n") or b"\n\n" not in turn for turn in turns[:-1])
+
+
+async def test_a_burst_leaves_the_loop_to_others():
+    """Between the reads of a provider that sent everything at once, others have their turn."""
+    others = 0
+
+    async def other():
+        nonlocal others
+        while True:
+            others += 1
+            await asyncio.sleep(0)
+
+    head = b"HTTP/1.1 200 OK\r\ncontent-length: %d\r\n\r\n" % (len(FRAME) * 800)
+    async with provider(head + FRAME * 800) as port:
+        upstream = Upstream(1)
+        await upstream.start()
+        target = Provider(base_url=f"http://127.0.0.1:{port}/v1")
+        reads = []
+        async with upstream.call(target, "/x", {}, {}) as answer:
+            await asyncio.sleep(0.05)  # so that all of it is there
+            task = asyncio.ensure_future(other())
+            while piece := await answer.read():
+                reads.append(len(piece))
+            task.cancel()
+        await upstream.stop()
+    assert sum(reads) == len(FRAME) * 800
+    assert max(reads) <= TURN_BYTES
+    assert others >= len(reads) - 3
