@@ -93,7 +93,9 @@ class Attempt:
         self.number = number
         limit = driver.settings.limit
         threshold_us = driver.settings.stream.stall_threshold_ms * 1000
-        self.capture = AttemptCapture(driver.dialect, limit.frame_bytes, threshold_us)
+        self.capture = AttemptCapture(
+            driver.dialect, limit.frame_bytes, threshold_us, limit.tool_arguments_bytes
+        )
         self.committed = False
         self.dispatch = Dispatch.NOT_CONNECTED
         self.dispatched_us: int | None = None
@@ -189,13 +191,10 @@ class Attempt:
             return None
         paused_us, self._paused_us = self._paused_us, 0
         content = capture.note(captured, now_us, paused_us)
-        if content:
-            if driver.watch.content(now_us):
-                driver.timers.rearm()
-            driver.generation.signal(Signal.CONTENT_CAPTURED)
-        if capture.finish_us is not None and len(capture.state.finishes) >= driver.request.choices:
-            driver.watch.finished(now_us)
-            driver.timers.rearm()
+        if capture.too_large is not None:
+            said = ProviderError(message=capture.too_large)
+            return self._failure(Captured(Kind.ERROR, "", failure=("upstream_frame_too_large", said)))
+        self._watch(now_us, content=content)
         if not driver.generation.head.done():
             driver.generation.head.set_result(Head(ok=True))
         if self.committed:
@@ -207,6 +206,16 @@ class Attempt:
         if content or named or self._held_bytes > driver.settings.limit.hold_bytes:
             self._commit()
         return None
+
+    def _watch(self, now_us: int, *, content: bool) -> None:
+        driver, capture = self.driver, self.capture
+        if content:
+            if driver.watch.content(now_us):
+                driver.timers.rearm()
+            driver.generation.signal(Signal.CONTENT_CAPTURED)
+        if capture.finish_us is not None and len(capture.state.finishes) >= driver.request.choices:
+            driver.watch.finished(now_us)
+            driver.timers.rearm()
 
     def _commit(self) -> None:
         """From here on no other attempt supplies anything: what was held gets its numbers.

@@ -6,7 +6,7 @@ keep-alives, empty chunks, role, finish and usage never do. Before: ``sse`` and 
 
 from edge.dialects import Captured, Dialect
 from edge.sse import FrameTooLarge, SseDecoder
-from schemas.events import EndedBy, Gap, Kind, PartType, ProviderError, Stage
+from schemas.events import Canonical, EndedBy, Gap, Kind, PartType, ProviderError, Stage
 
 
 class AttemptCapture:
@@ -16,10 +16,16 @@ class AttemptCapture:
         dialect: what the provider speaks.
         frame_bytes: the largest frame that is accepted.
         stall_threshold_us: a gap strictly longer than this is on record.
+        tool_bytes: the most that the arguments of one tool call may come to.
 
     """
 
-    def __init__(self, dialect: Dialect, frame_bytes: int, stall_threshold_us: int) -> None:
+    def __init__(
+        self, dialect: Dialect, frame_bytes: int, stall_threshold_us: int, tool_bytes: int = 16 << 20
+    ) -> None:
+        self._tool_bytes_max = tool_bytes
+        self._tool_bytes: dict[tuple[int, int | None, int | None], int] = {}
+        self.too_large: str | None = None
         self._decoder = SseDecoder(frame_bytes)
         self._threshold_us = stall_threshold_us
         self.state = dialect.new_state()
@@ -69,6 +75,8 @@ class AttemptCapture:
                 tokens += part.tokens_estimate or 0
                 if part.type is PartType.TEXT:
                     self.text_events += 1
+                elif part.type is PartType.TOOL_CALL:
+                    self._tool(part)
         if self.state.finishes and self.finish_us is None:
             self.finish_us = elapsed_us
         if not content:
@@ -82,6 +90,16 @@ class AttemptCapture:
         self.content_events += 1
         self.tokens_estimate += tokens
         return True
+
+    def _tool(self, part: Canonical) -> None:
+        """One more fragment of a call's arguments; they are whole in a client's memory, so they have a bound."""
+        call = (part.choice_index, part.block_index, part.tool_index)
+        size = self._tool_bytes[call] = self._tool_bytes.get(call, 0) + len(part.text.encode())
+        if size > self._tool_bytes_max:
+            self.too_large = (
+                f"the arguments of one tool call are above {self._tool_bytes_max} bytes "
+                "(limit.tool_arguments_bytes)"
+            )
 
     def close(self, elapsed_us: int, ended_by: EndedBy) -> None:
         """The last gap, that no content closed: a row, and in none of the sums."""

@@ -178,6 +178,9 @@ class Limit(Section):
     frame_bytes: int = Field(
         8 * _MIB, gt=0, description="one provider frame; above: upstream_frame_too_large"
     )
+    tool_arguments_bytes: int = Field(
+        16 * _MIB, gt=0, description="arguments of one tool call; above: upstream_frame_too_large"
+    )
     unacked_bytes: int = Field(4 * _MIB, gt=0, description="above: reading of the provider pauses")
     window_bytes: int = Field(
         256 * _MIB, gt=0, description="recent events in memory, all generations together"
