@@ -38,7 +38,7 @@ class Hooks:
         """The connection reads no more."""
 
     def emitted(self, *, first: bool, terminal: bool) -> None:
-        """Frames with content or the terminal were written."""
+        """The first frame with content was written, or the terminal was."""
 
     async def remote(self) -> None:
         """The reader stands at the end of a generation that runs elsewhere; cancelled with the connection."""
@@ -82,6 +82,7 @@ class EventStream:
         self._head_out: asyncio.Task[None] | None = None
         self._ended = False
         self._first = True
+        self._content_told = False
         self._beat: asyncio.TimerHandle | None = None
         self._side: set[asyncio.Task[None]] = set()
 
@@ -160,7 +161,10 @@ class EventStream:
         if terminal:
             self._ended = True
         await send({"type": "http.response.body", "body": body, "more_body": True})
-        self._hooks.emitted(first=any(d.event.has_content for d in events), terminal=terminal)
+        first = not self._content_told and any(d.event.has_content for d in events)
+        if first or terminal:
+            self._content_told = self._content_told or first
+            self._hooks.emitted(first=first, terminal=terminal)
 
     async def _refuse(self, head: Head, send: Send) -> None:
         """A failure before the first valid event keeps its own status and the dialect's own body."""

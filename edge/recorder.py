@@ -151,8 +151,9 @@ class Recorder:
         if event.kind is Kind.MESSAGE_START:
             generation.start_offset = offset
         elif event.canonical:
-            self.tokens_acked += sum(part.tokens_estimate or 0 for part in event.canonical)
-            if event.has_content and generation.state is State.DECODE:
+            for part in event.canonical:
+                self.tokens_acked += part.tokens_estimate or 0
+            if generation.state is State.DECODE and event.has_content:
                 generation.signal(Signal.CONTENT_ACKED)
         elif event.kind is Kind.ATTEMPT_END:
             self.ends_acked.add(event.attempt)

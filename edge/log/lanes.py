@@ -52,6 +52,7 @@ class Lanes:
         self._queues: dict[int, deque[Item]] = {}
         self._tasks: dict[int, asyncio.Task[None]] = {}
         self._next_tick: asyncio.Future[None] | None = None
+        self._left_s = float("-inf")
         self._idle = asyncio.Event()
         self._idle.set()
 
@@ -68,14 +69,22 @@ class Lanes:
             self._tasks[partition] = asyncio.get_running_loop().create_task(self._run(partition, queue))
 
     async def _tick(self) -> None:
-        """Wait for the process's next tick: lanes that leave together share one produce request of the producer."""
+        """Leave at once after a quiet while, else at the process's next tick.
+
+        Lanes that leave together share one produce request of the producer.
+        """
+        loop = asyncio.get_running_loop()
         if self._next_tick is None:
-            loop = asyncio.get_running_loop()
+            wait_s = self._left_s + self._gather_s - loop.time()
+            if wait_s <= 0:
+                self._left_s = loop.time()
+                return
             self._next_tick = loop.create_future()
-            loop.call_later(self._gather_s, self._strike)
+            loop.call_later(wait_s, self._strike)
         await asyncio.shield(self._next_tick)
 
     def _strike(self) -> None:
+        self._left_s = asyncio.get_running_loop().time()
         tick, self._next_tick = self._next_tick, None
         if tick is not None:
             tick.set_result(None)
