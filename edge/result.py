@@ -60,7 +60,7 @@ class WholeAnswer:
     ) -> None:
         self._follower = follower
         self._dialect = dialect
-        self._headers = headers
+        self._headers = list(headers)
         self._hooks = hooks
         self._generation = generation
 
@@ -92,6 +92,8 @@ class WholeAnswer:
             return self._failure("log_unavailable")
         head = await self._generation.head
         if not head.ok:
+            if head.retry_after_ms is not None:
+                self._headers.append((b"retry-after", str(-(-head.retry_after_ms // 1000)).encode()))
             return head.status, head.body, ERRORS[head.code or "upstream_error"].retryable
         self._hooks.emitted(first=True, terminal=True)
         return body_of(self._dialect, events)
