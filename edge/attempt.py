@@ -273,7 +273,7 @@ class Attempt:
 
     async def _pause(self) -> None:
         """Stop reading while too much is unacknowledged; the timers stand still meanwhile."""
-        driver, limit = self.driver, self.driver.settings.limit.unacked_bytes
+        driver, limit = self.driver, self.driver.unacked_max()
         if driver.recorder.unacked_bytes <= limit:
             return
         before_us = driver.recorder.elapsed_us()

@@ -82,6 +82,7 @@ class Driver:
         self.timers = Timers(generation, recorder, self.watch, settings, clock, self.interrupt)
         self.first_dispatched_us: int | None = None
         self.named: Callable[[str], None] = _nobody
+        self.unacked_max: Callable[[], int] = lambda: settings.limit.unacked_bytes
 
     @property
     def interrupted(self) -> str | None:

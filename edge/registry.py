@@ -53,16 +53,26 @@ class Registry:
         self._metrics = metrics
         self._now_us = now_us
         self._entries: dict[str, Entry] = {}
+        self._running = 0
         self._aliases: OrderedDict[tuple[str | None, str], str] = OrderedDict()  # (tenant, id) → generation
         self._alias_news: dict[tuple[str | None, str], asyncio.Event] = {}
 
     def __len__(self) -> int:
-        return sum(not entry.finished for entry in self._entries.values())
+        return self._running
+
+    def unacked_share(self) -> int:
+        """How many bytes of one generation may wait for the log: one more share does not make the whole larger.
+
+        What all of them have waiting is what each one's next record waits behind.
+        """
+        limit = self._settings.limit
+        return min(limit.unacked_bytes, limit.unacked_total_bytes // max(1, self._running))
 
     def add(self, generation: Generation, driver: Driver) -> Entry:
         """A generation begins."""
         entry = Entry(generation, driver)
         self._entries[generation.id] = entry
+        self._running += 1
         self._metrics.active.inc()
         return entry
 
@@ -103,6 +113,7 @@ class Registry:
     def finish(self, entry: Entry) -> None:
         """The driver is done; the window is kept for the grace time."""
         entry.finished = True
+        self._running -= 1
         self._metrics.active.dec()
         if entry.grace is not None:
             entry.grace.cancel()

@@ -147,6 +147,7 @@ class EdgeService:
             generation, recorder, request, dialect, targets, self.upstream, self.settings, self.clock
         )
         driver.named = lambda upstream_id: self._named(identity, upstream_id)
+        driver.unacked_max = self.registry.unacked_share
         entry = self.registry.add(generation, driver)
         driver.open()
         opened = await recorder.settled(self.settings.log.start_ack_s)

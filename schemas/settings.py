@@ -182,6 +182,9 @@ class Limit(Section):
         16 * _MIB, gt=0, description="arguments of one tool call; above: upstream_frame_too_large"
     )
     unacked_bytes: int = Field(4 * _MIB, gt=0, description="above: reading of the provider pauses")
+    unacked_total_bytes: int = Field(
+        32 * _MIB, gt=0, description="of all generations of an edge; each has its equal share at the most"
+    )
     window_bytes: int = Field(
         256 * _MIB, gt=0, description="recent events in memory, all generations together"
     )

@@ -150,11 +150,12 @@ async def test_a_start_that_the_log_refuses_calls_nobody():
     assert edge.upstream.calls == []
 
 
-async def test_reading_pauses_while_too_much_is_unacknowledged():
+@pytest.mark.parametrize("limit", [{"unacked_bytes": 5_000}, {"unacked_total_bytes": 5_000}])
+async def test_reading_pauses_while_too_much_is_unacknowledged(limit):
     """The provider is not read further than the bound; its timers stand still, and the next record says for how long."""
     text = "x" * 2_000
     script = Script(chunk("first"), *[chunk(text)] * 6, 0.02, chunk("after"), finish(), DONE)
-    sections = {"limit": {"unacked_bytes": 5_000}, "stream": SHORT | {"stall_timeout_s": 0.2}}
+    sections = {"limit": limit, "stream": SHORT | {"stall_timeout_s": 0.2}}
     async with edge_with(script, **sections) as edge:
         edge.log.hold()
         beginning = asyncio.ensure_future(edge.begin())

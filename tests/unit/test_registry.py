@@ -229,3 +229,14 @@ async def test_the_budget_is_kept_while_generations_run():
     entry = await filled(registry, 0, 60)
     await until(lambda: entry.generation.window_bytes <= 10_000)
     keeping.cancel()
+
+
+async def test_what_waits_for_the_log_is_bounded_for_all_together():
+    """Each generation's share shrinks as others begin and grows as they end: the whole stays what it is."""
+    registry = registry_of(unacked_bytes=400, unacked_total_bytes=1_000)
+    assert (registry.unacked_share(), len(registry)) == (400, 0)
+    entries = [running(registry, number)[0] for number in range(5)]
+    assert (registry.unacked_share(), len(registry)) == (200, 5)
+    for entry in entries[:3]:
+        registry.finish(entry)
+    assert (registry.unacked_share(), len(registry)) == (400, 2)
