@@ -43,7 +43,8 @@ _QUESTIONS = {
     "generation": f"SELECT * FROM generations_final WHERE {_ID}",  # noqa: S608
     "timeline": _TIMELINE,
     "attempts": f"SELECT * FROM attempts_final WHERE {_ID} ORDER BY attempt",  # noqa: S608
-    "stalls": f"SELECT * FROM stalls WHERE {_ID}",  # noqa: S608
+    "stalls": f"SELECT attempt, seq, start_ms, length_ms, stage, ended_by, counted FROM stalls "  # noqa: S608
+    f"WHERE {_ID} ORDER BY start_ms",
     "ledger": f"SELECT attempt, side, bucket, quantity, unit_price, amount, currency, status FROM ledger_current "  # noqa: S608
     f"WHERE {_ID} ORDER BY attempt, side, bucket",
 }

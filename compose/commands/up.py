@@ -95,7 +95,7 @@ def _print(state: StackState, title: str) -> None:
         out.print(f"  {name:<12}{address}")
     out.print(f"  {'model':<12}{state.model}")
     if state.edges:
-        out.print(f"  open {state.edges[0]}/ in a browser, or watch with [bold]tokentrail tail[/]")
+        out.print("  watch with [bold]tokentrail tail[/], check with [bold]tokentrail doctor[/]")
 
 
 def summary(state: StackState) -> dict[str, object]:
