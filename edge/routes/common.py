@@ -7,6 +7,7 @@ from typing import Any
 
 import orjson
 from fastapi import FastAPI, Request, Response
+from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect
 
 from edge.auth import Unauthorized
@@ -15,6 +16,7 @@ from edge.emit import Hooks
 from edge.follow import Follower
 from edge.generation import Generation
 from edge.log import LogAway
+from edge.routes import documented
 from edge.service import Busy, EdgeService
 from schemas.errors import TokentrailError
 from schemas.events import ClientReader
@@ -92,8 +94,20 @@ _SHAPES = (("/v1/messages", "anthropic.messages"), ("/v1/responses", "openai.res
 
 def install(app: FastAPI) -> None:
     """Let the routes raise what they cannot serve; each type has one answer."""
+    documented.install(app)
     for kind, (code, status) in _ANSWERS.items():
         app.add_exception_handler(kind, _handler(code, status))
+    app.add_exception_handler(HTTPException, _nothing_there)
+
+
+def _nothing_there(request: Request, error: Exception) -> Response:
+    """A path or a method that is not served: still in the shape that the path's SDK reads."""
+    status = error.status_code if isinstance(error, HTTPException) else 404
+    code = "not_found" if status == 404 else "bad_request"  # noqa: PLR2004 - HTTP's own number
+    message = f"{request.method} {request.url.path} is not served here"
+    answer = failure(code, message, dialect=_dialect_at(request.url.path), status=status)
+    answer.headers.update((isinstance(error, HTTPException) and error.headers) or {})
+    return answer
 
 
 def _handler(code: str, status: int | None) -> Callable[[Request, Exception], Response]:

@@ -21,39 +21,74 @@ from edge.frames import Frames
 from edge.generation import Generation
 from edge.result import WholeAnswer, first_answer
 from edge.routes.common import ReaderHooks, TooLarge, TooSlow, caller_of, service_of
+from edge.routes.documented import (
+    CALL_HEADERS,
+    ENDINGS,
+    REFUSALS,
+    SECURED,
+    Schema,
+    answers,
+    errors,
+    json_body,
+    ref,
+    streamed,
+)
 from edge.routes.later import begun, wants_later
 from edge.service import EdgeService
 
-router = APIRouter()
+router = APIRouter(default_response_class=Response)
 
 
-def _body(**required: dict[str, Any]) -> dict[str, Any]:
-    """A request body in the schema: what must be there; everything else goes on to the provider."""
-    fields = {"model": {"type": "string", "minLength": 1}, **required}
-    schema = {
-        "type": "object",
-        "required": list(fields),
-        "properties": {**fields, "stream": {"type": "boolean"}},
-    }
-    return {"requestBody": {"required": True, "content": {"application/json": {"schema": schema}}}}
+_MESSAGES: Schema = {"type": "array", "minItems": 1, "items": {"type": "object"}}
+_COUNT: Schema = {"type": ["integer", "null"], "minimum": 1}
+_SWITCH: Schema = {"type": ["boolean", "null"]}
+_STOP: Schema = {"type": ["string", "array", "null"], "items": {"type": "string"}}
+_STOPS: Schema = {"type": ["array", "null"], "items": {"type": "string"}}
+_OPTIONS: Schema = {"type": ["object", "null"]}
 
 
-_MESSAGES: dict[str, Any] = {"type": "array", "minItems": 1, "items": {"type": "object"}}
+def _asked(required: dict[str, Schema], optional: dict[str, Schema] | None = None) -> Schema:
+    """What a call needs and what is read of it; every other field goes on to the provider as it came."""
+    needed = {"model": {"type": "string", "minLength": 1}, **required}
+    fields = {**needed, "stream": _SWITCH, **(optional or {})}
+    body = json_body({"type": "object", "required": list(needed), "properties": fields})
+    return SECURED | {"parameters": CALL_HEADERS} | body
 
 
-@router.post("/v1/chat/completions", openapi_extra=_body(messages=_MESSAGES), response_model=None)
+def _answered(error: str) -> dict[int | str, Schema]:
+    """What a call may be answered: its failures are ours, in the dialect's shape, or the provider's own."""
+    failed = {"anyOf": [ref(error), ref("ProviderError")]}
+    ours = {400, 401, 408, 410, 413, *ENDINGS}
+    return (
+        streamed(ref("Answer")) | answers(ref("Begun"), 202) | errors(*sorted(ours), schema=failed) | REFUSALS
+    )
+
+
+@router.post(
+    "/v1/chat/completions",
+    responses=_answered("OpenAiError"),
+    openapi_extra=_asked({"messages": _MESSAGES}, {"n": _COUNT, "stop": _STOP, "stream_options": _OPTIONS}),
+)
 async def chat_completions(request: Request) -> Response:
     """OpenAI Chat Completions, streaming and not; resumable under X-Generation-Id."""
     return await _generate(request, dialect_of("openai.chat"))
 
 
-@router.post("/v1/messages", openapi_extra=_body(messages=_MESSAGES), response_model=None)
+@router.post(
+    "/v1/messages",
+    responses=_answered("AnthropicError"),
+    openapi_extra=_asked({"messages": _MESSAGES}, {"stop_sequences": _STOPS}),
+)
 async def messages(request: Request) -> Response:
     """Anthropic Messages, streaming and not; resumable under X-Generation-Id."""
     return await _generate(request, dialect_of("anthropic.messages"))
 
 
-@router.post("/v1/responses", openapi_extra=_body(), response_model=None)
+@router.post(
+    "/v1/responses",
+    responses=_answered("OpenAiError"),
+    openapi_extra=_asked({}, {"background": _SWITCH}),
+)
 async def responses(request: Request) -> Response:
     """OpenAI Responses, streaming and not, in the background too; resumable under X-Generation-Id."""
     return await _generate(request, dialect_of("openai.responses"))
@@ -139,7 +174,14 @@ def stage_of(service: EdgeService, generation: Generation) -> Callable[[], tuple
     return lambda: (generation.stage, (service.clock.now_us() - generation.accepted_us) // 1000)
 
 
-@router.get("/v1/models", response_model=None)
+_MODELS: Schema = {
+    "type": "object",
+    "required": ["object", "data"],
+    "properties": {"object": {"const": "list"}, "data": {"type": "array", "items": {"type": "object"}}},
+}
+
+
+@router.get("/v1/models", responses=answers(_MODELS) | errors(401), openapi_extra=SECURED)
 async def models(request: Request) -> Response:
     """The models that are routed here, as OpenAI lists them."""
     service = service_of(request)

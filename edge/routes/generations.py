@@ -21,6 +21,19 @@ from edge.result import body_of
 from edge.resume import Opened, Presented, Refusal
 from edge.routes.common import Forbidden, ReaderHooks, caller_of, failure, request_id_of, service_of
 from edge.routes.dialects import read_body, stage_of
+from edge.routes.documented import (
+    ANY_ERROR,
+    CURSOR_HEADERS,
+    ENDINGS,
+    NOTHING_FOLLOWS,
+    SECURED,
+    Schema,
+    answers,
+    errors,
+    json_body,
+    ref,
+    streamed,
+)
 from edge.service import EdgeService
 from edge.state import state_of
 from schemas.events import CancelRequested, LogEvent
@@ -28,12 +41,30 @@ from schemas.ids import is_uuid7
 from schemas.records import ControlKind, ControlRecord
 from schemas.settings import ApiKey
 
-router = APIRouter()
+router = APIRouter(default_response_class=Response)
 CANCEL_BYTES_MAX = 4_096
 _REASONS = ("user_abort", "client_disconnect", "policy_violation")
+_CANCEL = SECURED | json_body(
+    {
+        "type": "object",
+        "properties": {"mode": {"enum": ["soft", "hard"]}, "reason": {"enum": list(_REASONS)}},
+    },
+    required=False,
+)
+_CANCELLED = (
+    answers(ref("Ended")) | answers(ref("Running"), 202) | errors(400, 401, 403, 404, 408, 410, 413, 503)
+)
+_STATE: Schema = {
+    "type": "object",
+    "required": ["generation_id", "state", "dialect", "attempts", "trace_complete"],
+}
 
 
-@router.get("/v1/generations/{generation_id}/events", response_model=None)
+@router.get(
+    "/v1/generations/{generation_id}/events",
+    responses=streamed() | NOTHING_FOLLOWS | errors(400, 401, 404, 409, 410, 503),
+    openapi_extra=SECURED | {"parameters": CURSOR_HEADERS},
+)
 async def events(
     request: Request, generation_id: str, dialect: str = NATIVE, after: str | None = None
 ) -> Response:
@@ -101,7 +132,11 @@ async def history_of(service: EdgeService, caller: ApiKey, generation_id: str) -
     return await read_history(service.log, service.codec, located)
 
 
-@router.get("/v1/generations/{generation_id}", response_model=None)
+@router.get(
+    "/v1/generations/{generation_id}",
+    responses=answers(_STATE) | errors(401, 404, 503),
+    openapi_extra=SECURED,
+)
 async def generation(request: Request, generation_id: str) -> Response:
     """State, timings so far, attempts, usage, links."""
     service = service_of(request)
@@ -113,7 +148,13 @@ async def generation(request: Request, generation_id: str) -> Response:
     return _json(state_of(history, state))
 
 
-@router.get("/v1/generations/{generation_id}/result", response_model=None)
+@router.get(
+    "/v1/generations/{generation_id}/result",
+    responses=answers(ref("Answer"))
+    | answers(ref("Running"), 202)
+    | errors(401, 404, 410, *ENDINGS, schema=ANY_ERROR),
+    openapi_extra=SECURED,
+)
 async def result(request: Request, generation_id: str) -> Response:
     """The finished answer as the dialect's non-streaming body; 202 while it runs."""
     service = service_of(request)
@@ -132,8 +173,8 @@ async def result(request: Request, generation_id: str) -> Response:
     return Response(body, status, headers, media_type="application/json")
 
 
-@router.post("/v1/cancel/{generation_id}", response_model=None)
-@router.post("/v1/generations/{generation_id}/cancel", response_model=None)
+@router.post("/v1/cancel/{generation_id}", responses=_CANCELLED, openapi_extra=_CANCEL)
+@router.post("/v1/generations/{generation_id}/cancel", responses=_CANCELLED, openapi_extra=_CANCEL)
 async def cancel(request: Request, generation_id: str) -> Response:
     """End a generation, from any edge; idempotent. Answers the terminal, or 202 when it has not been seen yet."""
     service = service_of(request)

@@ -13,17 +13,30 @@ from edge.dialects import dialect_of
 from edge.direct import AsgiResponse
 from edge.resume import Presented, Refusal
 from edge.routes.common import caller_of, failure, service_of
+from edge.routes.documented import (
+    CURSOR_HEADERS,
+    NOTHING_FOLLOWS,
+    SECURED,
+    answers,
+    errors,
+    ref,
+    streamed,
+)
 from edge.routes.generations import end, history_of, refusal, stream
 from edge.service import EdgeService
 from schemas.events import CancelRequested
 from schemas.settings import ApiKey
 
-router = APIRouter()
+router = APIRouter(default_response_class=Response)
 DIALECT = "openai.responses"
 _YES = ("true", "1")
 
 
-@router.get("/v1/responses/{response_id}", response_model=None)
+@router.get(
+    "/v1/responses/{response_id}",
+    responses=streamed(ref("Answer")) | NOTHING_FOLLOWS | errors(400, 401, 404, 409, 410, 503),
+    openapi_extra=SECURED | {"parameters": CURSOR_HEADERS},
+)
 async def retrieve(
     request: Request,
     response_id: str,
@@ -48,7 +61,11 @@ async def retrieve(
     return AsgiResponse(stream(service, request, opened, DIALECT))
 
 
-@router.post("/v1/responses/{response_id}/cancel", response_model=None)
+@router.post(
+    "/v1/responses/{response_id}/cancel",
+    responses=answers(ref("Answer")) | errors(401, 404, 410, 503),
+    openapi_extra=SECURED,
+)
 async def cancel(request: Request, response_id: str) -> Response:
     """End a response, from any edge; idempotent. Answers it as it is then."""
     service, caller = service_of(request), caller_of(request)

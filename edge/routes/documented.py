@@ -1,0 +1,218 @@
+"""What ``/openapi.json`` says: the statuses, bodies and headers of every route, beside the routes that use them.
+
+Pure data, and ``install``, which hands it out. A provider's own refusal keeps its status, so the calls of the dialects
+document every 4xx and 5xx; what is named by number is what this edge itself answers. Before: ``edge.app``. After: the
+route files.
+"""
+
+from typing import Any
+
+from fastapi import FastAPI
+from fastapi.openapi.utils import get_openapi
+
+from schemas.outcomes import ERRORS
+
+Schema = dict[str, Any]
+
+SECURED: Schema = {"security": [{"bearer": []}, {"x-api-key": []}]}
+"""What every call needs but those of ``operations``: one of the two."""
+
+_TEXT: Schema = {"type": "string"}
+_EVENTS: Schema = {
+    "description": "Server-sent events, each with an `id:` to resume behind; comments between them."
+}
+_OBJECT: Schema = {"type": "object"}
+_MEANINGS = {
+    200: "The answer.",
+    202: "It runs.",
+    204: "Nothing follows the cursor: the generation is at its end.",
+    400: "The request cannot be served as it is.",
+    401: "No valid API key, or a cursor that is not this key's.",
+    403: "This key may not do this.",
+    404: "There is no such thing, or it is another tenant's.",
+    408: "The request's body did not come in time.",
+    409: "Ended on request; or the events after this cursor do not exist yet.",
+    410: "The events are held nowhere any more.",
+    413: "The request's body is above its limit.",
+    429: "A limit is reached, here or at the provider.",
+    500: "The edge died before the end.",
+    502: "What the provider sent is no answer.",
+    503: "The log takes no records at the moment, or the provider is overloaded.",
+    504: "A time-out, as the error's code says.",
+}
+_BEFORE_A_GENERATION = {
+    "cursor_invalid", "cursor_ahead", "resume_expired", "erased", "not_found", "unauthorized", "forbidden",
+    "idempotency_conflict", "quota_exceeded",
+}  # fmt: skip
+ENDINGS = tuple(sorted({row.status for code, row in ERRORS.items() if code not in _BEFORE_A_GENERATION}))
+"""The statuses of generations that ended without an answer."""
+REFUSALS: dict[int | str, Schema] = {
+    "4XX": {"description": "The provider's own refusal, its status kept."},
+    "5XX": {"description": "The provider's own failure, its status kept."},
+}
+
+
+def ref(name: str) -> Schema:
+    """A schema of ``components``."""
+    return {"$ref": f"#/components/schemas/{name}"}
+
+
+ANY_ERROR: Schema = {"anyOf": [ref("OpenAiError"), ref("AnthropicError")]}
+
+
+def described(status: int, schema: Schema | None, *, media_type: str = "application/json") -> Schema:
+    """One answer; without a schema it has no body."""
+    said: Schema = {"description": _MEANINGS[status]}
+    if schema is not None:
+        said["content"] = {media_type: {"schema": schema}}
+    return said
+
+
+NOTHING_FOLLOWS: dict[int | str, Schema] = {204: described(204, None)}
+
+
+def errors(*statuses: int, schema: Schema | None = None) -> dict[int | str, Schema]:
+    """Answers with an error object, OpenAI's where none is named."""
+    return {status: described(status, schema or ref("OpenAiError")) for status in statuses}
+
+
+def answers(schema: Schema, status: int = 200) -> dict[int | str, Schema]:
+    """An answer in JSON."""
+    return {status: described(status, schema)}
+
+
+def streamed(schema: Schema | None = None) -> dict[int | str, Schema]:
+    """An answer as server-sent events, or in JSON where a schema says that there is such a one."""
+    said = described(200, _EVENTS, media_type="text/event-stream")
+    if schema is not None:
+        said["content"]["application/json"] = {"schema": schema}
+    said["headers"] = {
+        "X-Generation-Id": {"schema": {"type": "string", "format": "uuid"}},
+        "X-Request-Id": {"schema": _TEXT},
+        "X-Resumed-From": {"schema": {"type": "string", "pattern": "^[0-9]+$"}},
+    }
+    return {200: said}
+
+
+def header(name: str, description: str, schema: Schema | None = None) -> Schema:
+    """An optional request header."""
+    return {
+        "name": name,
+        "in": "header",
+        "required": False,
+        "description": description,
+        "schema": schema or _TEXT,
+    }
+
+
+def json_body(schema: Schema, *, required: bool = True) -> Schema:
+    """A request body."""
+    return {"requestBody": {"required": required, "content": {"application/json": {"schema": schema}}}}
+
+
+_MS: Schema = {"type": "string", "pattern": "^0*[1-9][0-9]{0,11}$"}
+CALL_HEADERS = [
+    header("X-Request-Id", "The client's name for the call; one is made where there is none."),
+    header("X-Deadline-Ms", "How long the answer may take.", _MS),
+    header("X-Context-Ms", "How long the client gathered context.", _MS),
+    header("X-Previous-Generation-Id", "The generation that this one follows."),
+    header("X-Lineage-Kind", "How it follows: retry, continue or regenerate."),
+    header("X-Client-Id", "Who calls, within the key."),
+    header(
+        "X-Tokentrail-On-Disconnect",
+        "What happens when no reader is left.",
+        {"type": "string", "enum": ["grace", "continue", "cancel"]},
+    ),
+    header("Prefer", "`respond-async`: answer 202 at once, run on whoever listens."),
+]
+CURSOR_HEADERS = [
+    header("Last-Event-ID", "The id of the last event that the client has."),
+    header("X-Resumption-Token", "A plain seq's signature: `seq=…&sig=…`."),
+]
+_LINK: Schema = {"type": "string", "pattern": "^/v1/generations/"}
+_COMPONENTS: dict[str, Schema] = {
+    "OpenAiError": {
+        "type": "object",
+        "required": ["error"],
+        "properties": {
+            "error": {
+                "type": "object",
+                "required": ["message", "type", "param", "code"],
+                "properties": {
+                    "message": _TEXT,
+                    "type": {"enum": ["invalid_request_error", "server_error"]},
+                    "param": {"type": "null"},
+                    "code": {"enum": sorted(ERRORS)},
+                },
+            },
+            "first_available_seq": {"type": "integer"},
+        },
+    },
+    "AnthropicError": {
+        "type": "object",
+        "required": ["type", "error"],
+        "properties": {
+            "type": {"const": "error"},
+            "error": {
+                "type": "object",
+                "required": ["type", "message", "code"],
+                "properties": {"type": _TEXT, "message": _TEXT, "code": {"enum": sorted(ERRORS)}},
+            },
+        },
+    },
+    "ProviderError": {
+        "type": "object",
+        "description": "The provider's own error body, as it came.",
+        "required": ["error"],
+    },
+    "Begun": {
+        "type": "object",
+        "required": ["generation_id", "events_url", "result_url", "cancel_url"],
+        "properties": {
+            "generation_id": {"type": "string", "format": "uuid"},
+            "events_url": _LINK,
+            "result_url": _LINK,
+            "cancel_url": _LINK,
+        },
+    },
+    "Running": {
+        "type": "object",
+        "required": ["generation_id", "state"],
+        "properties": {"generation_id": _TEXT, "state": {"enum": ["running", "cancelling"]}},
+    },
+    "Ended": {
+        "type": "object",
+        "required": ["generation_id", "state", "terminal"],
+        "properties": {
+            "generation_id": _TEXT,
+            "state": {"const": "finalized"},
+            "terminal": {"type": "object", "required": ["kind", "seq"]},
+        },
+    },
+    "Answer": _OBJECT | {"description": "The dialect's own body of an answer that is not streamed."},
+}
+_SCHEMES = {
+    "bearer": {"type": "http", "scheme": "bearer"},
+    "x-api-key": {"type": "apiKey", "in": "header", "name": "x-api-key"},
+}
+
+
+def install(app: FastAPI) -> None:
+    """Let the application hand this out; made once, at the first call for it."""
+
+    def made() -> Schema:
+        if app.openapi_schema is None:
+            app.openapi_schema = _made(app)
+        return app.openapi_schema
+
+    app.openapi = made  # type: ignore[method-assign]  # the framework's documented way
+
+
+def _made(app: FastAPI) -> Schema:
+    """The framework's schema without the answer that it documents of itself: nothing here is refused with its 422."""
+    schema = get_openapi(title=app.title, version=app.version, routes=app.routes)
+    for operations in schema["paths"].values():
+        for operation in operations.values():
+            operation["responses"].pop("422", None)
+    schema["components"] = {"schemas": _COMPONENTS, "securitySchemes": _SCHEMES}
+    return schema
