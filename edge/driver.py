@@ -221,6 +221,7 @@ class Driver:
                 reason="first" if reason == "first" else "retry",
                 retry_reason=None if reason == "first" else reason,
                 retry_count=self.attempts_made or None,
+                same_prompt_hash=None if reason == "first" else True,
                 priority=start.priority,
                 deadline_ms=start.request_deadline_ms,
                 backoff_ms=backoff_ms,

@@ -14,6 +14,7 @@ from edge.dialects import Dialect
 from edge.dialects.reading import NotJson, fields, load
 from edge.generation import Head
 from schemas.events import (
+    BillingSummary,
     ErrorEnd,
     Kind,
     LatencyBreakdown,
@@ -143,8 +144,17 @@ def _message_end(driver: "Driver", result: "AttemptResult", ending: Ending, usag
             upstream_id=state.upstream_id,
             served_model=state.served_model,
             cancel=driver.cancel,
+            billing=_billing(usage),
         ),
     )
+
+
+def _billing(usage: Usage | None) -> BillingSummary:
+    if usage is None:
+        return BillingSummary()
+    buckets = (usage.input, usage.cache_read, usage.cache_write, usage.output)
+    known = [count for count in buckets if count is not None]
+    return BillingSummary(usage_source=usage.source, billable_units=sum(known) if known else None)
 
 
 def _error(driver: "Driver", result: "AttemptResult", ending: Ending, usage: Usage | None) -> None:

@@ -23,6 +23,7 @@ from schemas.kinds import (
 from schemas.payloads import (
     AttemptEnd,
     AttemptStart,
+    BillingSummary,
     CancelRequested,
     Canonical,
     ChoiceFinish,
@@ -48,6 +49,7 @@ __all__ = [
     "TERMINALS",
     "AttemptEnd",
     "AttemptStart",
+    "BillingSummary",
     "CancelRequested",
     "Canonical",
     "ChoiceFinish",

@@ -123,6 +123,13 @@ class ChoiceFinish(Struct, frozen=True, kw_only=True):
     raw_finish_reason: str | None = None
 
 
+class BillingSummary(Struct, frozen=True, kw_only=True):
+    """What the end says of the bill: where the token counts come from, and how many tokens (None: unmeasured)."""
+
+    usage_source: UsageSource = UsageSource.NONE
+    billable_units: int | None = None
+
+
 class MessageEnd(Struct, frozen=True, kw_only=True):
     """The proper end; carries the protocol's own end mark in ``raw`` of its envelope."""
 
@@ -140,6 +147,7 @@ class MessageEnd(Struct, frozen=True, kw_only=True):
     upstream_id: str | None = None
     served_model: str | None = None
     cancel: "CancelRequested | None" = None
+    billing: BillingSummary | None = None
 
 
 class ProviderError(Struct, frozen=True, kw_only=True):
@@ -180,7 +188,11 @@ class Heartbeat(Struct, frozen=True, kw_only=True):
 
 
 class AttemptStart(Struct, frozen=True, kw_only=True):
-    """One call to one provider begins; acknowledged before the call."""
+    """One call to one provider begins; acknowledged before the call.
+
+    Behind ``prompt_hash`` stand the fields of the strategy that led to it: retry, context shrink, fallback, repair,
+    continuation; None where they are not of this one.
+    """
 
     provider: str
     model: str
@@ -194,6 +206,17 @@ class AttemptStart(Struct, frozen=True, kw_only=True):
     from_model: str | None = None
     retry_count: int | None = None
     retry_reason: str | None = None
+    same_prompt_hash: bool | None = None
+    to_model: str | None = None
+    fallback_reason: str | None = None
+    dropped_segments: int | None = None
+    new_token_budget: int | None = None
+    parse_error: str | None = None
+    repair_prompt_version: str | None = None
+    previous_output_hash: str | None = None
+    continuation_point: int | None = None  # the seq behind which a continuation goes on
+    previous_request_id: str | None = None
+    idempotency_key_hash: str | None = None
 
 
 class Gap(Struct, frozen=True, kw_only=True):
