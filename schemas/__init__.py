@@ -7,6 +7,7 @@ This package imports nothing of ours and does no I/O. Reading order:
 ``ids``                   the generation id (UUIDv7) and the instant in it
 ``kinds``                 the closed vocabularies: kinds, part types, stages, outcomes
 ``payloads``              what a kind of record has of its own: the sub-records of the envelope
+``attempts``              an attempt's beginning and end
 ``events``                LogEvent: one provider event = one record = one seq = one frame
 ``records``               what is derived from the log: attempts, generations, ledger lines; control and claims
 ``outcomes``              finish reasons and error codes: status, retryable, the words for people

@@ -8,6 +8,7 @@ Times are ``int`` microseconds. New fields need a default; new symbols of an enu
 Before: ``kinds`` and ``payloads``, whose names are given on from here. After: ``records``; ``avro`` makes the schema.
 """
 
+from schemas.attempts import AttemptEnd, AttemptStart, Gap, Released
 from schemas.kinds import (
     CONTENT_KINDS,
     NUMBERED,
@@ -21,21 +22,17 @@ from schemas.kinds import (
     UsageSource,
 )
 from schemas.payloads import (
-    AttemptEnd,
-    AttemptStart,
     BillingSummary,
     CancelRequested,
     Canonical,
     ChoiceFinish,
     ClientReader,
     ErrorEnd,
-    Gap,
     Heartbeat,
     LatencyBreakdown,
     MessageEnd,
     MessageStart,
     ProviderError,
-    Released,
     RuntimeSnapshot,
     SeqRange,
     Struct,
