@@ -49,9 +49,12 @@ def build_app(service: EdgeService) -> FastAPI:
 
 
 def listen(host: str, port: int) -> socket.socket:
-    """The listening socket: its accepted ones notice a peer that vanished (keepalive, and a bound on unsent data)."""
+    """The listening socket: its accepted ones notice a peer that vanished (keepalive, and a bound on unsent data).
+
+    It says that it is TCP: asyncio's own loop sends without delay only on such a one (uvloop does on any).
+    """
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    listening = socket.socket(family)
+    listening = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
     listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     listening.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
     if hasattr(socket, "TCP_USER_TIMEOUT"):

@@ -125,7 +125,8 @@ class Edge:
 async def running_edge(settings, log):
     """Serve until the block is left; every test's clients are closed by then."""
     service = EdgeService(settings, log, codec(), system_clock())
-    listening = socket.create_server(("127.0.0.1", 0))
+    listening = socket.socket(socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_TCP)
+    listening.bind(("127.0.0.1", 0))  # the loop sends without delay only on a socket that is known to be TCP
     config = uvicorn.Config(
         build_app(service),
         log_config=None,
