@@ -30,21 +30,39 @@ def body_of(dialect: Dialect, events: list[LogEvent]) -> tuple[int, bytes, bool]
     return row.status, orjson.dumps(error_body(dialect.name, code, message)), row.retryable
 
 
-async def first_answer(follower: Follower, dialect: Dialect, generation: Generation) -> tuple[int, bytes]:
-    """What a background call is answered: the answer as far as it is, once it has a name; else how it failed."""
+def advice(retryable: bool, retry_after_ms: int | None = None) -> list[tuple[bytes, bytes]]:  # noqa: FBT001
+    """What a failure's head says about trying again."""
+    said = [(b"x-should-retry", b"true" if retryable else b"false")]
+    if retry_after_ms is not None:
+        said.append((b"retry-after", str(-(-retry_after_ms // 1000)).encode()))
+    return said
+
+
+async def first_answer(
+    follower: Follower, dialect: Dialect, generation: Generation
+) -> tuple[int, bytes, list[tuple[bytes, bytes]]]:
+    """What a background call is answered: the answer as far as it is, once it has a name; else how it failed.
+
+    The headers behind it say whether to try again, where it failed.
+    """
     events: list[LogEvent] = []
     try:
         while not follower.ended:
             events.extend(delivered.event for delivered in await follower.read())
             if not events[-1].is_terminal and (said := dialect.assemble(events)):
-                return 200, orjson.dumps(said)
+                return 200, orjson.dumps(said), []
     except (Hole, OffsetGone, LogSilent):
         row = ERRORS["log_unavailable"]
-        return row.status, orjson.dumps(error_body(dialect.name, "log_unavailable", row.meaning))
+        body = orjson.dumps(error_body(dialect.name, "log_unavailable", row.meaning))
+        return row.status, body, advice(row.retryable)
     finally:
         follower.close()
     head = await generation.head
-    return body_of(dialect, events)[:2] if head.ok else (head.status, head.body)
+    if not head.ok:
+        retryable = ERRORS[head.code or "upstream_error"].retryable
+        return head.status, head.body, advice(retryable, head.retry_after_ms)
+    status, body, retryable = body_of(dialect, events)
+    return status, body, [] if status < 400 else advice(retryable)  # noqa: PLR2004 - HTTP's own number
 
 
 class WholeAnswer:
@@ -60,8 +78,9 @@ class WholeAnswer:
     ) -> None:
         self._follower = follower
         self._dialect = dialect
-        self._headers = list(headers)
+        self._headers = headers
         self._hooks = hooks
+        self._wait_ms: int | None = None
         self._generation = generation
 
     async def __call__(self, scope: Message, receive: Receive, send: Send) -> None:
@@ -92,8 +111,7 @@ class WholeAnswer:
             return self._failure("log_unavailable")
         head = await self._generation.head
         if not head.ok:
-            if head.retry_after_ms is not None:
-                self._headers.append((b"retry-after", str(-(-head.retry_after_ms // 1000)).encode()))
+            self._wait_ms = head.retry_after_ms
             return head.status, head.body, ERRORS[head.code or "upstream_error"].retryable
         self._hooks.emitted(first=True, terminal=True)
         return body_of(self._dialect, events)
@@ -105,6 +123,6 @@ class WholeAnswer:
     async def _send(self, status: int, body: bytes, retry: bool, send: Send) -> None:  # noqa: FBT001
         headers = [*self._headers, (b"content-type", b"application/json")]
         if status >= 400:  # noqa: PLR2004 - HTTP's own numbers
-            headers.append((b"x-should-retry", b"true" if retry else b"false"))
+            headers += advice(retry, self._wait_ms)
         await send({"type": "http.response.start", "status": status, "headers": headers})
         await send({"type": "http.response.body", "body": body, "more_body": False})

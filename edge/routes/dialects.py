@@ -121,8 +121,8 @@ async def _generate(request: Request, dialect: Dialect) -> Response:
         (b"x-generation-id", generation.id.encode()),
     ]
     if asked.background and not asked.stream:
-        status, answer = await first_answer(follower, dialect, generation)
-        return Response(answer, status, dict(_text(headers)), media_type="application/json")
+        status, answer, advice = await first_answer(follower, dialect, generation)
+        return Response(answer, status, dict(_text(headers + advice)), media_type="application/json")
     hooks: Hooks = ReaderHooks(service, follower, generation, identity.start.model)
     if not asked.stream:
         return AsgiResponse(WholeAnswer(follower, dialect, headers, hooks, generation))

@@ -73,6 +73,21 @@ async def test_a_wait_that_is_asked_for_goes_on(stream):
     assert (answer.status, answer.headers["retry-after"]) == (429, "7")
 
 
+@pytest.mark.parametrize(("status", "retry"), [(429, "true"), (500, "false")])
+async def test_a_background_call(status, retry):
+    """A call that goes on in the background is told the same, where it failed before it had a name."""
+    script, asked = (
+        status_of(status, **{"retry-after": "0"}),
+        {"model": "m", "input": "x", "background": True},
+    )
+    target = {"dialect": "openai.responses", "base_url": "http://127.0.0.1:1/v1"}
+    providers = {"one": target, "two": target}
+    async with edge_with(script, keys=KEYS, providers=providers, retry={"max_attempts": 1}) as edge:
+        answer = await post(build_app(edge.service), "/v1/responses", asked, AUTH).done()
+    assert (answer.status, answer.headers["x-should-retry"]) == (status, retry)
+    assert answer.headers["retry-after"] == "0"
+
+
 @pytest.mark.parametrize("stream", [True, False])
 async def test_a_try_that_helped(stream):
     """A chain that ends well says nothing about trying again."""
