@@ -183,7 +183,7 @@ class Limit(Section):
     )
     unacked_bytes: int = Field(4 * _MIB, gt=0, description="above: reading of the provider pauses")
     unacked_total_bytes: int = Field(
-        32 * _MIB, gt=0, description="of all generations of an edge; each has its equal share at the most"
+        8 * _MIB, gt=0, description="of all generations of an edge, in equal shares: about a second of a log"
     )
     window_bytes: int = Field(
         256 * _MIB, gt=0, description="recent events in memory, all generations together"
