@@ -40,7 +40,7 @@ router = APIRouter(default_response_class=Response)
 
 
 _MESSAGES: Schema = {"type": "array", "minItems": 1, "items": {"type": "object"}}
-_COUNT: Schema = {"type": ["integer", "null"], "minimum": 1}
+_COUNT: Schema = {"type": ["integer", "null"], "minimum": 1, "maximum": (1 << 63) - 1}
 _SWITCH: Schema = {"type": ["boolean", "null"]}
 _STOP: Schema = {"type": ["string", "array", "null"], "items": {"type": "string"}}
 _STOPS: Schema = {"type": ["array", "null"], "items": {"type": "string"}}
