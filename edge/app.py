@@ -40,7 +40,7 @@ def build_app(service: EdgeService) -> FastAPI:
         yield
         await service.stop()
 
-    app = FastAPI(title="tokentrail edge", version="0.1.0", lifespan=lifespan)
+    app = FastAPI(title="tokentrail edge", version="0.1.0", lifespan=lifespan, docs_url=None, redoc_url=None)
     app.state.service = service
     common.install(app)
     for routes in (dialects.router, responses.router, generations.router, operations.router):
