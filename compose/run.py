@@ -50,7 +50,9 @@ async def running(options: UpOptions, say: Say) -> AsyncIterator[StackState]:
     """A ready stack. Raises AlreadyRuns, or the error of whatever could not be started; then nothing runs."""
     with options.folder.lock() as ours:
         if not ours:
-            raise AlreadyRuns(options.folder.read_state())
+            state = options.folder.read_state()
+            # What a dead supervisor left there stands until the one that takes over writes its own
+            raise AlreadyRuns(state if state is not None and state.supervisor_runs else None)
         await _take_over(options, say)
         base = _decide(options, say)
         kafka = None

@@ -1,16 +1,18 @@
 """What a stack consists of: embedded or external, ports, environment, and what is shown of it."""
 
 import io
+import os
 
 import pytest
 from rich.console import Console
 
 from compose.config import load_settings, write_development_config
 from compose.embedded import model
+from compose.embedded.kafka.process import start_mark
 from compose.logs import LogPrinter, Terminal
-from compose.run import _decide
+from compose.run import AlreadyRuns, _decide, running
 from compose.stack import UpOptions, base_services, child_environment, worker_services
-from compose.state import Folder
+from compose.state import Folder, ServerInfo, StackState
 
 
 @pytest.fixture
@@ -127,3 +129,21 @@ async def test_a_terminal_that_went_away_disturbs_nobody(tmp_path):
     printer = LogPrinter(tmp_path, Terminal(file=Gone()))
     printer.say("up", "still here")
     printer.say("up", "still here")
+
+
+@pytest.mark.parametrize("dead", [False, True])
+async def test_a_second_start_is_told_of_a_living_supervisor_only(folder, dead):
+    """While another one takes over, the state of the supervisor that died is not what runs."""
+    nowhere = ServerInfo(address="", kind="embedded")
+    folder.write_state(
+        StackState(
+            supervisor_pid=os.getpid(), supervisor_mark="another" if dead else start_mark(os.getpid()) or "",
+            started_us=0, config="", kafka=nowhere, clickhouse=nowhere, ready=True,
+        )
+    )  # fmt: skip
+    options = UpOptions(folder=folder, environ={}, cwd=None, edge_port=0)
+    with folder.lock() as ours:
+        assert ours
+        with pytest.raises(AlreadyRuns) as told:
+            await running(options, lambda *_: None).__aenter__()
+    assert (told.value.state is None) == dead
