@@ -166,7 +166,7 @@ def worker_services(options: UpOptions, base: Base, bootstrap_servers: str) -> l
                 env=_edge_environment(shared, name, base.ports[name]),
                 is_ready=_answers(f"{url}/readyz"),
                 url=url,
-                stop_grace_s=20.0,
+                stop_grace_s=base.settings.edge.drain_s + base.settings.log.delivery_s,
             )
         )
     return services

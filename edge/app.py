@@ -4,6 +4,7 @@
 After: ``routes``.
 """
 
+import asyncio
 import gc
 import logging
 import socket
@@ -25,6 +26,8 @@ from schemas.codec import Codec
 from schemas.errors import TokentrailError
 from schemas.settings import Settings
 
+LAST_WORDS_S = 5
+"""After the drain time readers are given their terminals; who has not taken them by then is cut off."""
 VANISHED_MS = 30_000
 """Unacknowledged data for so long: the peer is gone, and the grace time begins."""
 GC_ALLOCATIONS = 50_000
@@ -69,6 +72,23 @@ def listen(host: str, port: int) -> socket.socket:
     return listening
 
 
+class Server(uvicorn.Server):
+    """The HTTP server; what runs here is wound up while its readers are still connected."""
+
+    def __init__(self, config: uvicorn.Config, service: EdgeService) -> None:
+        super().__init__(config)
+        self._service = service
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        """Take no more connections, and wait for those that are there, the service winding up meanwhile."""
+        winding = asyncio.get_running_loop().create_task(self._service.wind_up())
+        try:
+            await super().shutdown(sockets)
+        finally:
+            winding.cancel()
+            await asyncio.gather(winding, return_exceptions=True)
+
+
 def main() -> None:
     """Run one edge until SIGTERM or SIGINT."""
     settings = Settings()
@@ -90,7 +110,7 @@ def main() -> None:
         access_log=False,
         http=bounded(settings.limit),
         ws="none",
-        timeout_graceful_shutdown=max(1, int(settings.edge.drain_s)),
+        timeout_graceful_shutdown=int(settings.edge.drain_s) + LAST_WORDS_S,
         timeout_keep_alive=75,
         server_header=False,
     )
@@ -98,7 +118,7 @@ def main() -> None:
     gc.freeze()
     gc.set_threshold(GC_ALLOCATIONS, 20, 50)
     try:
-        uvicorn.Server(config).run(sockets=[listen(settings.edge.host, settings.edge.port)])
+        Server(config, service).run(sockets=[listen(settings.edge.host, settings.edge.port)])
     except TokentrailError as error:
         structlog.get_logger().error("the edge cannot start", error=str(error))
         raise SystemExit(1) from error

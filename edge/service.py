@@ -59,6 +59,7 @@ class EdgeService:
         self.stopping = False
         self._tasks: set[asyncio.Task[None]] = set()
         self._control: asyncio.Task[None] | None = None
+        self._winding: asyncio.Task[None] | None = None
         self._own = _own_partitions(settings, event_log.partitions)
 
     async def start(self) -> None:
@@ -71,9 +72,17 @@ class EdgeService:
         self._control.add_done_callback(_report)
         self._budget = asyncio.get_running_loop().create_task(self.registry.keep_budget_always())
 
-    async def stop(self) -> None:
-        """Let running generations end, then end the rest, flush and disconnect."""
+    async def wind_up(self) -> None:
+        """Let running generations end for a while, then end the rest; once, whoever asks.
+
+        It goes before the connections: their readers get the terminal, and nobody is taken for gone.
+        """
         self.stopping = True
+        if self._winding is None:
+            self._winding = asyncio.get_running_loop().create_task(self._wind_up())
+        await asyncio.shield(self._winding)
+
+    async def _wind_up(self) -> None:
         running = [entry.generation.ended.wait() for entry in self.registry.running()]
         if running:
             await asyncio.wait(
@@ -83,6 +92,10 @@ class EdgeService:
             entry.driver.interrupt("edge_lost")
         if self._tasks:
             await asyncio.wait(self._tasks, timeout=self.settings.log.delivery_s)
+
+    async def stop(self) -> None:
+        """Wind up, flush and disconnect."""
+        await self.wind_up()
         if self._control is not None:
             self._control.cancel()
             self._budget.cancel()
@@ -118,6 +131,8 @@ class EdgeService:
         self, caller: ApiKey, dialect: Dialect, request: ClientRequest, headers: Mapping[str, str]
     ) -> Entry:
         """A generation whose opening the log has acknowledged; raises BadRequest, Busy, LogAway."""
+        if self.stopping:
+            raise LogAway("this edge is stopping; another one can")
         accepted_us, wall_us = self.clock.now_us(), self.clock.wall_us()
         targets = self.targets(request.model, dialect.name)
         if len(self.registry) >= self.settings.limit.generations:

@@ -8,9 +8,11 @@ import signal
 import pytest
 
 from tests.support.client import Reader, body, seqs
+from tests.support.processes import TWENTIETH
 from tests.support.waiting import until
 
 CUTS = 100
+DRAIN_S = float(TWENTIETH["TOKENTRAIL_EDGE__DRAIN_S"])
 STREAMS_AT_ONCE = 10
 
 
@@ -126,15 +128,23 @@ async def test_a_cancel_reaches_the_provider(edges, client, provider, where):
 
 
 async def test_an_edge_that_stops_on_purpose_ends_what_runs(edges, client):
-    """SIGTERM: what does not end within the drain time gets its terminal from the edge itself."""
+    """SIGTERM: what does not end within the drain time gets its terminal from the edge itself, and so do its readers."""
     first, second = edges
-    reader = Reader(client)
-    running = asyncio.create_task(reader.post(first.url, body(tokens=10_000, interval_ms=20)))
-    await until(lambda: len(reader.events) >= 3)
+    readers = [Reader(client) for _ in range(4)]
+    running = [
+        asyncio.create_task(reader.post(first.url, body(tokens=10_000 if number else 30, interval_ms=20)))
+        for number, reader in enumerate(readers)
+    ]
+    await until(lambda: all(len(reader.events) >= 3 for reader in readers))
+    began = asyncio.get_running_loop().time()
     assert await asyncio.to_thread(first.stop) in (0, -signal.SIGTERM)
-    await running
-    replay = Reader(client)
-    replay.generation_id = reader.generation_id
-    assert await replay.resume(second.url)
-    assert "edge_lost" in replay.events[-1].data
-    assert replay.frames[: len(reader.frames)] == reader.frames
+    assert asyncio.get_running_loop().time() - began < 2 * DRAIN_S + 1
+    assert await asyncio.gather(*running) == [True] * 4
+    assert readers[0].events[-1].data == "[DONE]"
+    for reader in readers:
+        replay = Reader(client)
+        replay.generation_id = reader.generation_id
+        assert await replay.resume(second.url)
+        assert replay.frames == reader.frames
+    assert all("edge_lost" in reader.events[-1].data for reader in readers[1:])
+    assert "Traceback" not in first.said()
