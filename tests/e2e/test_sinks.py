@@ -31,6 +31,7 @@ from tests.support.sinks import (
     held,
     history,
     publish,
+    read_to_the_end,
     stored,
 )
 from tests.support.warehouse import fresh_database
@@ -107,6 +108,7 @@ async def test_reading_the_whole_log_again_changes_nothing(broker, sinks, store)
     again = sinks("again", TOKENTRAIL_SINK__BATCH_ROWS="7")
     again.start()
     wanted = await stored(broker, store, again)
+    await read_to_the_end(broker, again)
     assert again.stop() == 0
     assert json.loads(again.said().splitlines()[-1])["rows"]["events"] == len(wanted["events"])
     for table in TABLES:

@@ -157,3 +157,22 @@ async def committed_from_the_start(broker):
         consumer.assign(tps)
         await consumer.commit(dict.fromkeys(tps, 0))
         await consumer.stop()
+
+
+async def read_to_the_end(broker, sink, within_s=WITHIN_S):
+    """Wait until every sink's group has committed the end of its topic."""
+    for table in TABLES:
+        consumer = AIOKafkaConsumer(
+            bootstrap_servers=broker, group_id=topics.sink_group(table.name), enable_auto_commit=False
+        )
+        await consumer.start()
+        try:
+            tps = [TopicPartition(table.topic.name, p) for p in range(table.topic.partitions)]
+            consumer.assign(tps)
+            wanted = await consumer.end_offsets(tps)
+            deadline_s = time.monotonic() + within_s
+            while any((await consumer.committed(tp) or 0) < wanted[tp] for tp in tps):
+                assert time.monotonic() < deadline_s, sink.said()[-3000:]
+                await asyncio.sleep(0.1)
+        finally:
+            await consumer.stop()
