@@ -15,7 +15,7 @@ from edge.generation import Head
 from edge.policy import retry_after_s
 from edge.upstream import Answer, UpstreamFailed
 from schemas.events import AttemptEnd, Dispatch, EndedBy, Kind, Outcome, ProviderError, Released
-from schemas.lifecycle import Signal
+from schemas.lifecycle import Signal, State
 from schemas.outcomes import ERRORS
 
 if TYPE_CHECKING:
@@ -212,7 +212,8 @@ class Attempt:
         if content:
             if driver.watch.content(now_us):
                 driver.timers.rearm()
-            driver.generation.signal(Signal.CONTENT_CAPTURED)
+            if driver.generation.state is not State.STREAMING:
+                driver.generation.signal(Signal.CONTENT_CAPTURED)
         if capture.finish_us is not None and len(capture.state.finishes) >= driver.request.choices:
             driver.watch.finished(now_us)
             driver.timers.rearm()

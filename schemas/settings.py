@@ -76,7 +76,7 @@ class Log(Section):
     partitions_per_edge: int = Field(
         2, ge=0, description="ids are drawn into so many partitions; 0: all of them"
     )
-    gather_us: int = Field(2_000, ge=0, description="records of this time share a produce request under load")
+    gather_us: int = Field(2_500, ge=0, description="records of this time share a produce request under load")
 
 
 class Stream(Section):

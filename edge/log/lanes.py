@@ -22,6 +22,8 @@ from edge.log import OnAck, OnFail
 BATCH_BYTES_MAX = 900_000
 """Below the broker's default 1 MiB with the batch's own overhead; a single record is below it by ``schemas.parts``."""
 RECORD_OVERHEAD_BYTES = 70
+QUIET_TICKS = 5
+"""After so many ticks without a departure there is no load to gather for."""
 
 
 class Item(NamedTuple):
@@ -73,14 +75,14 @@ class Lanes:
 
         Lanes that leave together share one produce request of the producer.
         """
-        loop = asyncio.get_running_loop()
         if self._next_tick is None:
-            wait_s = self._left_s + self._gather_s - loop.time()
-            if wait_s <= 0:
-                self._left_s = loop.time()
+            loop = asyncio.get_running_loop()
+            now_s = loop.time()
+            if now_s - self._left_s > QUIET_TICKS * self._gather_s:
+                self._left_s = now_s
                 return
             self._next_tick = loop.create_future()
-            loop.call_later(wait_s, self._strike)
+            loop.call_later(self._gather_s, self._strike)
         await asyncio.shield(self._next_tick)
 
     def _strike(self) -> None:
