@@ -171,7 +171,7 @@ async def read_to_the_end(broker, sink, within_s=WITHIN_S):
             consumer.assign(tps)
             wanted = await consumer.end_offsets(tps)
             deadline_s = time.monotonic() + within_s
-            while any((await consumer.committed(tp) or 0) < wanted[tp] for tp in tps):
+            while [tp for tp in tps if (await consumer.committed(tp) or 0) < wanted[tp]]:
                 assert time.monotonic() < deadline_s, sink.said()[-3000:]
                 await asyncio.sleep(0.1)
         finally:
