@@ -173,10 +173,8 @@ class EventStream:
         headers = [
             *self._headers,
             (b"content-type", b"application/json"),
-            (b"x-should-retry", b"true" if row.retryable else b"false"),
+            *advice(row.retryable, head.retry_after_ms),
         ]
-        if head.retry_after_ms is not None:
-            headers.append((b"retry-after", str(-(-head.retry_after_ms // 1000)).encode()))
         await send({"type": "http.response.start", "status": head.status, "headers": headers})
         await send({"type": "http.response.body", "body": head.body, "more_body": False})
 
@@ -205,6 +203,14 @@ class EventStream:
         if not self._ended:
             body = self._frames.heartbeat(*self._stage())
             await send({"type": "http.response.body", "body": body, "more_body": True})
+
+
+def advice(retryable: bool, retry_after_ms: int | None = None) -> list[tuple[bytes, bytes]]:  # noqa: FBT001
+    """What a failure's head says about trying again."""
+    said = [(b"x-should-retry", b"true" if retryable else b"false")]
+    if retry_after_ms is not None:
+        said.append((b"retry-after", str(-(-retry_after_ms // 1000)).encode()))
+    return said
 
 
 async def gone(receive: Receive) -> None:

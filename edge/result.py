@@ -9,7 +9,7 @@ import asyncio
 import orjson
 
 from edge.dialects import Dialect
-from edge.emit import Hooks, Message, Receive, Send, gone
+from edge.emit import Hooks, Message, Receive, Send, advice, gone
 from edge.follow import Follower, Hole, LogSilent, OffsetGone
 from edge.generation import Generation
 from schemas.events import Kind, LogEvent
@@ -28,14 +28,6 @@ def body_of(dialect: Dialect, events: list[LogEvent]) -> tuple[int, bytes, bool]
         return 200, orjson.dumps(dialect.assemble(events)), False
     row = ERRORS[code]
     return row.status, orjson.dumps(error_body(dialect.name, code, message)), row.retryable
-
-
-def advice(retryable: bool, retry_after_ms: int | None = None) -> list[tuple[bytes, bytes]]:  # noqa: FBT001
-    """What a failure's head says about trying again."""
-    said = [(b"x-should-retry", b"true" if retryable else b"false")]
-    if retry_after_ms is not None:
-        said.append((b"retry-after", str(-(-retry_after_ms // 1000)).encode()))
-    return said
 
 
 async def first_answer(

@@ -229,6 +229,7 @@ async def test_the_budget_is_kept_while_generations_run():
     entry = await filled(registry, 0, 60)
     await until(lambda: entry.generation.window_bytes <= 10_000)
     keeping.cancel()
+    assert entry.generation.window_bytes <= 10_000
 
 
 async def test_what_waits_for_the_log_is_bounded_for_all_together():
