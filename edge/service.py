@@ -1,41 +1,36 @@
 """One edge's working parts, and how a generation begins: everything behind the HTTP surface.
 
-``begin`` makes the id, appends message_start and attempt_start, waits for their acknowledgement, and starts the driver;
-it is the only place where a generation is born. ``start`` and ``stop`` own the process's resources: a stop on purpose
+``begin`` appends message_start and attempt_start, waits for their acknowledgement, and starts the driver; it is the only
+place where a generation is born. ``start`` and ``stop`` own the process's resources: a stop on purpose
 lets running generations end for a while, then ends the rest as ``edge_lost`` itself.
 
-Before: ``routes``. After: ``driver``.
+Before: ``routes``, ``opening``. After: ``driver``.
 """
 
 import asyncio
-import re
 from collections.abc import Mapping
 
 import structlog
 
 from edge.auth import Keys
 from edge.clock import Clock
-from edge.dialects import BadRequest, ClientRequest, Dialect
-from edge.driver import FOREIGN_TERMINAL, Driver, Target
+from edge.dialects import ClientRequest, Dialect
+from edge.driver import FOREIGN_TERMINAL, Driver
 from edge.follow import Follower, Hole, LogSilent, OffsetGone
-from edge.generation import Generation, Identity
+from edge.generation import Identity
 from edge.log import EventLog, LogAway
 from edge.metrics import Metrics
+from edge.opening import Opening
 from edge.recorder import LOG_UNAVAILABLE, Recorder
 from edge.registry import Entry, Registry
 from edge.resume import Desk
 from edge.upstream import Upstream
 from schemas.codec import Codec
 from schemas.errors import TokentrailError
-from schemas.events import MessageStart, RuntimeSnapshot
-from schemas.ids import uuid7
-from schemas.partition import partition_of
 from schemas.records import ControlKind, ControlRecord
-from schemas.settings import ApiKey, Route, Settings
+from schemas.settings import ApiKey, Settings
 
 log = structlog.get_logger()
-ID_BITS = 74
-_MILLISECONDS = re.compile(r"0*[1-9][0-9]{0,11}", re.ASCII)  # up to 31 years
 
 
 class Busy(TokentrailError):
@@ -60,7 +55,7 @@ class EdgeService:
         self._tasks: set[asyncio.Task[None]] = set()
         self._control: asyncio.Task[None] | None = None
         self._winding: asyncio.Task[None] | None = None
-        self._own = _own_partitions(settings, event_log.partitions)
+        self.opening = Opening(settings, clock, event_log.partitions, self.secret)
 
     async def start(self) -> None:
         """Connect; raises LogAway with what to do."""
@@ -114,40 +109,17 @@ class EdgeService:
             return str(away)
         return None
 
-    def targets(self, model: str, dialect: str) -> list[Target]:
-        """Where a model is served in a dialect; BadRequest for one that is not routed here, or in another dialect."""
-        providers = self.settings.providers
-        routes: tuple[Route, ...] = self.settings.models.get(model) or self.settings.default_route
-        spoken = [Target(route, providers[route.provider]) for route in routes]
-        served = [target for target in spoken if target.provider.dialect == dialect]
-        if not spoken:
-            raise BadRequest(f"model {model!r} is not served here; GET /v1/models lists what is")
-        if not served:
-            other = " or ".join(sorted({target.provider.dialect for target in spoken}))
-            raise BadRequest(f"model {model!r} is served in the dialect {other} here, not in {dialect}")
-        return served
-
     async def begin(
         self, caller: ApiKey, dialect: Dialect, request: ClientRequest, headers: Mapping[str, str]
     ) -> Entry:
         """A generation whose opening the log has acknowledged; raises BadRequest, Busy, LogAway."""
         if self.stopping:
             raise LogAway("this edge is stopping; another one can")
-        accepted_us, wall_us = self.clock.now_us(), self.clock.wall_us()
-        targets = self.targets(request.model, dialect.name)
+        targets = self.opening.targets(request.model, dialect.name)
         if len(self.registry) >= self.settings.limit.generations:
             raise Busy("this edge runs as many generations as it may (limit.generations)")
-        start = self._message_start(request, targets, headers)
-        generation_id = self._new_id(wall_us)
-        partition = partition_of(generation_id.encode(), self.log.partitions)
-        identity = Identity(
-            generation_id, caller.tenant, caller.id, dialect.name, partition, self.secret, start
-        )
-        usual = "continue" if request.background else self.settings.disconnect.policy
-        policy = headers.get("x-tokentrail-on-disconnect") or usual
-        if policy not in ("grace", "continue", "cancel"):
-            raise BadRequest("X-Tokentrail-On-Disconnect must be grace, continue or cancel")
-        generation = Generation(identity, accepted_us, wall_us, policy)
+        generation = self.opening.generation(caller, dialect.name, request, targets, headers)
+        identity = generation.identity
         half_orphan_us = int(self.settings.pipeline.orphan_after_s * 500_000)
         recorder = Recorder(
             generation,
@@ -234,55 +206,6 @@ class EdgeService:
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
         task.add_done_callback(_report)
-
-    def _new_id(self, wall_us: int) -> str:
-        """A UUIDv7 whose partition is one of this edge's own: fewer, fuller produce requests."""
-        while True:
-            generation_id = uuid7(wall_us // 1000, self.clock.random_bits(ID_BITS))
-            if partition_of(generation_id.encode(), self.log.partitions) in self._own:
-                return generation_id
-
-    def _message_start(
-        self, request: ClientRequest, targets: list[Target], headers: Mapping[str, str]
-    ) -> MessageStart:
-        route = "+".join(f"{t.route.provider}/{t.route.model or request.model}" for t in targets)
-        return MessageStart(
-            request_id=headers.get("x-request-id")
-            or uuid7(self.clock.wall_us() // 1000, self.clock.random_bits(ID_BITS)),
-            model=request.model,
-            model_route=route,
-            prompt_hash=request.prompt_hash,
-            client_streamed=request.stream,
-            previous_generation_id=headers.get("x-previous-generation-id"),
-            lineage_kind=headers.get("x-lineage-kind"),
-            client_id=headers.get("x-client-id"),
-            trace_id=headers.get("traceparent"),
-            priority=headers.get("x-priority"),
-            risk_tier=headers.get("x-risk-tier"),
-            prompt_version=headers.get("x-prompt-version"),
-            request_deadline_ms=_positive(headers, "x-deadline-ms"),
-            context_ms=_positive(headers, "x-context-ms"),
-            runtime_snapshot=RuntimeSnapshot(
-                route=route, sampling=request.sampling, stop_rules=request.stop_rules
-            ),
-        )
-
-
-def _positive(headers: Mapping[str, str], name: str) -> int | None:
-    text = headers.get(name)
-    if text is None:
-        return None
-    if not _MILLISECONDS.fullmatch(text):
-        raise BadRequest(f"{name} must be a positive number of milliseconds")
-    return int(text)
-
-
-def _own_partitions(settings: Settings, partitions: int) -> frozenset[int]:
-    wanted = settings.log.partitions_per_edge
-    if not 0 < wanted < partitions:
-        return frozenset(range(partitions))
-    first = partition_of(settings.edge.id.encode(), partitions)
-    return frozenset((first + i * (partitions // wanted)) % partitions for i in range(wanted))
 
 
 def _report(task: "asyncio.Task[None]") -> None:

@@ -54,8 +54,8 @@ def test_the_default_route_serves_each_dialect_with_its_own():
     """A call takes those providers of the default route that speak its dialect, in their order."""
     default = [{"provider": name} for name in ("chat", "messages", "other")]
     service = service_with(default_route=default)
-    assert [t.route.provider for t in service.targets("m", "openai.chat")] == ["chat", "other"]
-    assert [t.route.provider for t in service.targets("m", "anthropic.messages")] == ["messages"]
+    assert [t.route.provider for t in service.opening.targets("m", "openai.chat")] == ["chat", "other"]
+    assert [t.route.provider for t in service.opening.targets("m", "anthropic.messages")] == ["messages"]
 
 
 def test_a_call_in_another_dialect():
@@ -64,7 +64,7 @@ def test_a_call_in_another_dialect():
     with pytest.raises(
         BadRequest, match=r"'m' is served in the dialect anthropic\.messages here, not in openai\.chat"
     ):
-        service.targets("m", "openai.chat")
+        service.opening.targets("m", "openai.chat")
     with pytest.raises(BadRequest, match="'n' is not served here"):
-        service.targets("n", "openai.chat")
-    assert service.targets("m", "anthropic.messages")[0].route == Route(provider="messages")
+        service.opening.targets("n", "openai.chat")
+    assert service.opening.targets("m", "anthropic.messages")[0].route == Route(provider="messages")
