@@ -12,7 +12,9 @@ from edge.capture import AttemptCapture
 from edge.dialects import Captured
 from edge.ending import Ending, usage_of
 from edge.generation import Head
+from edge.output_check import OutputCheck, json_wanted
 from edge.policy import retry_after_s
+from edge.timing import NOTHING_SAID, of_headers
 from edge.upstream import Answer, UpstreamFailed
 from schemas.events import AttemptEnd, Dispatch, EndedBy, Kind, Outcome, ProviderError, Released
 from schemas.lifecycle import Signal, State
@@ -38,6 +40,8 @@ class AttemptResult:
         self.committed = attempt.committed
         self.ending = ending
         self.retry_after = attempt.retry_after
+        self.dispatched_us = attempt.dispatched_us
+        self.provider_timing = attempt.head_timing.joined(attempt.capture.state.provider_timing)
         self.written = False
         self._attempt = attempt
         self._ended_us = attempt.driver.recorder.elapsed_us()
@@ -94,12 +98,17 @@ class Attempt:
         limit = driver.settings.limit
         threshold_us = driver.settings.stream.stall_threshold_ms * 1000
         self.capture = AttemptCapture(
-            driver.dialect, limit.frame_bytes, threshold_us, limit.tool_arguments_bytes
+            driver.dialect,
+            limit.frame_bytes,
+            threshold_us,
+            limit.tool_arguments_bytes,
+            OutputCheck(wants_json=json_wanted(driver.request.body)),
         )
         self.committed = False
         self.dispatch = Dispatch.NOT_CONNECTED
         self.dispatched_us: int | None = None
         self.retry_after: str | None = None
+        self.head_timing = NOTHING_SAID
         self._held: list[tuple[Captured, int, int]] = []
         self._held_bytes = 0
         self._paused_us = 0
@@ -138,6 +147,7 @@ class Attempt:
             return self._eof(str(error), error.code)
 
     async def _answer(self, answer: Answer) -> AttemptResult:
+        self.head_timing = of_headers(answer.headers)
         success = 200 <= answer.status < 300  # noqa: PLR2004 - HTTP's own numbers
         if not success or answer.content_type != "text/event-stream":
             self.dispatch = Dispatch.ACCEPTED if success else Dispatch.REFUSED

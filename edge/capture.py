@@ -5,6 +5,7 @@ keep-alives, empty chunks, role, finish and usage never do. Before: ``sse`` and 
 """
 
 from edge.dialects import Captured, Dialect
+from edge.output_check import OutputCheck
 from edge.sse import FrameTooLarge, SseDecoder
 from schemas.events import Canonical, EndedBy, Gap, Kind, PartType, ProviderError, Stage
 
@@ -17,12 +18,19 @@ class AttemptCapture:
         frame_bytes: the largest frame that is accepted.
         stall_threshold_us: a gap strictly longer than this is on record.
         tool_bytes: the most that the arguments of one tool call may come to.
+        check: what judges the answer at its end.
 
     """
 
     def __init__(
-        self, dialect: Dialect, frame_bytes: int, stall_threshold_us: int, tool_bytes: int = 16 << 20
+        self,
+        dialect: Dialect,
+        frame_bytes: int,
+        stall_threshold_us: int,
+        tool_bytes: int = 16 << 20,
+        check: OutputCheck | None = None,
     ) -> None:
+        self.check = check or OutputCheck()
         self._tool_bytes_max = tool_bytes
         self._tool_bytes: dict[tuple[int, int | None, int | None], int] = {}
         self.too_large: str | None = None
@@ -75,8 +83,12 @@ class AttemptCapture:
                 tokens += part.tokens_estimate or 0
                 if part.type is PartType.TEXT:
                     self.text_events += 1
-                elif part.type is PartType.TOOL_CALL:
-                    self._tool(part)
+                    if self.check.wants_json:
+                        self.check.note(part)
+                else:
+                    self.check.note(part)
+                    if part.type is PartType.TOOL_CALL:
+                        self._tool(part)
         if self.state.finishes and self.finish_us is None:
             self.finish_us = elapsed_us
         if not content:

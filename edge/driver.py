@@ -89,6 +89,11 @@ class Driver:
         """Why the reading must end, once something asked for it."""
         return self._interrupt
 
+    @property
+    def tokens_seen(self) -> int:
+        """Tokens of the running attempt so far, estimated."""
+        return self._open.capture.tokens_estimate if self._open is not None else 0
+
     def open(self) -> None:
         """Append message_start and the first attempt_start; both are acknowledged before ``run`` calls anybody."""
         now_us = self.recorder.elapsed_us()
@@ -241,7 +246,10 @@ class Driver:
         code = self._interrupt or "cancelled"
         if code == USAGE_GRACE:
             return attempt.result(Ending.proper(self.dialect))
-        return attempt.result(self._interruption(code), ended_by=_ENDED_BY.get(code, EndedBy.WATCHDOG))
+        ended_by = _ENDED_BY.get(code, EndedBy.WATCHDOG)
+        if code == "cancelled" and self.cancel is not None and self.cancel.reason == "client_disconnect":
+            ended_by = EndedBy.DISCONNECT
+        return attempt.result(self._interruption(code), ended_by=ended_by)
 
     def _interruption(self, code: str) -> Ending:
         if code == "cancelled":

@@ -13,6 +13,7 @@ import orjson
 from edge.dialects import Dialect
 from edge.dialects.reading import NotJson, fields, load
 from edge.generation import Head
+from edge.timing import Marks, breakdown
 from schemas.events import (
     BillingSummary,
     ErrorEnd,
@@ -141,6 +142,7 @@ def _message_end(driver: "Driver", result: "AttemptResult", ending: Ending, usag
             attempts=driver.attempts_made,
             tokens_generated=result.capture.tokens_estimate,
             tokens_delivered=recorder.tokens_acked,
+            postprocess_result=result.capture.check.result(ended_properly=not ending.cancelled),
             upstream_id=state.upstream_id,
             served_model=state.served_model,
             cancel=driver.cancel,
@@ -190,27 +192,20 @@ def _error(driver: "Driver", result: "AttemptResult", ending: Ending, usage: Usa
             latency=_latency(driver, result, elapsed_us),
             upstream_id=state.upstream_id,
             served_model=state.served_model,
+            postprocess_result=result.capture.check.result(ended_properly=False),
         ),
     )
 
 
 def _latency(driver: "Driver", result: "AttemptResult", elapsed_us: int) -> LatencyBreakdown:
-    """The parts of the whole, from the edge's own clock; what was not observed is None."""
-    capture, emitted_us = result.capture, driver.generation.first_emit_us
-    first_us, last_us = capture.first_content_us, capture.last_content_us
-    gateway_us = driver.first_dispatched_us
-    first_event_us = None if first_us is None or emitted_us is None else max(0, emitted_us - first_us)
-    decode_us = None if first_us is None or last_us is None else last_us - first_us
-    postprocess_us = None if last_us is None else elapsed_us - last_us
-    known_us = sum(part for part in (gateway_us, decode_us, postprocess_us) if part is not None)
-    return LatencyBreakdown(
-        gateway_us=gateway_us,
-        context_us=None,
-        first_event_us=first_event_us,
-        decode_us=decode_us,
-        postprocess_us=postprocess_us,
-        ttft_us=first_us,
-        ttft_emitted_us=emitted_us,
-        unattributed_us=elapsed_us - known_us,
+    """The parts of the whole, from the edge's own clock and the provider's word; what was not observed is None."""
+    marks = Marks(
         total_us=elapsed_us,
+        first_dispatched_us=driver.first_dispatched_us,
+        dispatched_us=result.dispatched_us,
+        first_content_us=result.capture.first_content_us,
+        last_content_us=result.capture.last_content_us,
+        emitted_us=driver.generation.first_emit_us,
+        context_ms=driver.generation.identity.start.context_ms,
     )
+    return breakdown(marks, result.provider_timing)

@@ -161,6 +161,8 @@ class Registry:
                 source=cancel.source,
                 requested_by=cancel.requested_by,
                 stage=stage,
+                at_us=self._now_us() - entry.generation.accepted_us,
+                tokens_generated=entry.driver.tokens_seen,
             )
         )
         return True

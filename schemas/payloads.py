@@ -100,7 +100,12 @@ class MessageStart(Struct, frozen=True, kw_only=True):
 
 
 class LatencyBreakdown(Struct, frozen=True, kw_only=True):
-    """Where the time went, microseconds; None: could not be observed. The parts and ``unattributed_us`` add up."""
+    """Where the time went, microseconds; None: could not be observed.
+
+    ``LATENCY_PARTS`` and ``unattributed_us`` add up to ``total_us`` (accepted → terminal). The others stand beside the sum: the
+    client built its context before the request came, the writing to a socket runs beside decoding, and what a provider
+    says of its whole processing overlaps with everything that it did.
+    """
 
     gateway_us: int | None = None
     context_us: int | None = None
@@ -113,6 +118,11 @@ class LatencyBreakdown(Struct, frozen=True, kw_only=True):
     ttft_emitted_us: int | None = None
     unattributed_us: int | None = None
     total_us: int | None = None
+    provider_us: int | None = None  # the provider's own processing time, as a header of its answer says it
+
+
+LATENCY_PARTS = ("gateway_us", "queue_us", "prefill_us", "decode_us", "postprocess_us")
+"""The parts of ``LatencyBreakdown`` that follow one another."""
 
 
 class ChoiceFinish(Struct, frozen=True, kw_only=True):
@@ -143,7 +153,7 @@ class MessageEnd(Struct, frozen=True, kw_only=True):
     attempts: int = 1
     tokens_generated: int | None = None
     tokens_delivered: int | None = None
-    postprocess_result: str | None = None
+    postprocess_result: str | None = None  # ok, malformed, truncated, not_applicable; None: not checked
     upstream_id: str | None = None
     served_model: str | None = None
     cancel: "CancelRequested | None" = None
@@ -178,6 +188,7 @@ class ErrorEnd(Struct, frozen=True, kw_only=True):
     latency: LatencyBreakdown | None = None
     upstream_id: str | None = None
     served_model: str | None = None
+    postprocess_result: str | None = None
 
 
 class Heartbeat(Struct, frozen=True, kw_only=True):
@@ -195,6 +206,8 @@ class CancelRequested(Struct, frozen=True, kw_only=True):
     source: str = "api"
     requested_by: str | None = None
     stage: Stage = Stage.UNKNOWN
+    at_us: int | None = None  # elapsed_us at which the generation's edge took it
+    tokens_generated: int | None = None  # until then, estimated
 
 
 class ToolStatus(Struct, frozen=True, kw_only=True):

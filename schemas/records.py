@@ -146,7 +146,7 @@ class GenerationRecord(Struct, frozen=True, kw_only=True):
     error_message: str | None = None
     retryable: bool | None = None
     missing: list[SeqRange] = []
-    flags: list[str] = []  # gap, conflict, late, clock_skew
+    flags: list[str] = []  # gap, conflict, late, clock_skew, hash_mismatch
     trace_complete: bool = False
     events: int = 0
     content_events: int = 0
@@ -156,6 +156,7 @@ class GenerationRecord(Struct, frozen=True, kw_only=True):
     latency: LatencyBreakdown | None = None
     clock_skew_us: int | None = None
     usage: Usage | None = None
+    cache_hit: bool | None = None  # None: the provider did not say
     committed_attempt: int | None = None
     attempts: list[AttemptSummary] = []
     stalls: list[StallRow] = []
@@ -168,6 +169,8 @@ class GenerationRecord(Struct, frozen=True, kw_only=True):
     acked_seq: int | None = None
     last_detach_reason: str | None = None
     pauses_us: int = 0
+    sampling: str | None = None  # the sampling fields of the request, canonical JSON
+    postprocess_result: str | None = None
 
 
 class Side(StrEnum):

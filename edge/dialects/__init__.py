@@ -15,6 +15,7 @@ from types import MappingProxyType
 from typing import Any, NamedTuple, Protocol
 
 from edge.sse import SseEvent
+from edge.timing import ProviderTiming
 from schemas.events import Canonical, Kind, LogEvent, ProviderError
 from schemas.payloads import ChoiceFinish
 
@@ -70,6 +71,7 @@ class DialectState(Protocol):
     usage_reports: list[dict[str, Any]]
     finishes: dict[int, ChoiceFinish]
     unknown_count: int
+    provider_timing: ProviderTiming | None
 
     @property
     def finished(self) -> bool:

@@ -13,6 +13,7 @@ import orjson
 from edge.dialects import Captured, DialectState
 from edge.dialects.provider_errors import code_of, not_the_dialect, provider_error, said_in
 from edge.dialects.reading import TOO_DEEP, Halves, NotJson, fact, load_at, too_deep, unicode_of
+from edge.timing import ProviderTiming, of_body
 from schemas.events import Canonical, ChoiceFinish, Kind, PartType
 
 if TYPE_CHECKING:
@@ -29,6 +30,7 @@ class JsonEvents(DialectState):
         self.usage_reports: list[dict[str, Any]] = []
         self.finishes: dict[int, ChoiceFinish] = {}
         self.unknown_count = 0
+        self.provider_timing: ProviderTiming | None = None
         self._halves = Halves()
 
     @property
@@ -88,13 +90,15 @@ class JsonEvents(DialectState):
         return Captured(Kind.ERROR, raw, name, failure=(code_of(error), error))
 
     def _facts(self, said: dict[str, Any]) -> None:
-        """Id, model and tier: the first that are not empty."""
+        """Id, model and tier: the first that are not empty; what the provider says of its time: the latest."""
         if self.upstream_id is None:
             self.upstream_id = fact(said.get("id"))
         if self.served_model is None:
             self.served_model = fact(said.get("model"))
         if self.service_tier is None:
             self.service_tier = fact(said.get("service_tier"))
+        if said.get("usage") or "timings" in said or "metrics" in said or "x_groq" in said:
+            self.provider_timing = of_body(said) or self.provider_timing
 
     def _done(self, raw: str, name: str | None) -> Captured:
         """The word ``[DONE]``: an end mark in one dialect, noise of a gateway in the others."""

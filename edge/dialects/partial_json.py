@@ -1,7 +1,8 @@
 """What a JSON text that was cut off says so far: the arguments of a tool call whose answer ended in the middle.
 
 The same as the SDKs' accumulators show: containers are closed where they were left, an unfinished string, number, word or
-member is left out. Pure. Before: ``reading``. After: ``anthropic_messages_body``.
+member is left out. ``begins_json`` says whether more text could complete it at all. Pure. Before: ``reading``. After:
+``anthropic_messages_body``, ``output_check``.
 """
 
 import re
@@ -13,6 +14,11 @@ _TOKEN = re.compile(
     r'[ \t\n\r]*(?:(?P<text>"(?:[^"\\\x00-\x1f]|\\.)*")|(?P<scalar>-?(?:0|[1-9][0-9]*)(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+)?'
     r"(?![0-9.eE+-])|true|false|null)|(?P<mark>[{}\[\],:]))"
 )
+_BEGUN_TEXT = re.compile(
+    r'"(?:[^"\\\x00-\x1f]|\\(?:["\\/bfnrt]|u[0-9a-fA-F]{4}))*(?:\\(?:u[0-9a-fA-F]{0,3})?)?'
+)
+_BEGUN_NUMBER = re.compile(r"-?(?:(?:0|[1-9][0-9]*)(?:\.[0-9]*)?(?:(?<=[0-9])[eE][+-]?[0-9]*)?)?")
+_WORDS = ("true", "false", "null")
 _CLOSE = {"{": "}", "[": "]"}
 _NEXT = {
     ("first", "{", "text"): "colon",
@@ -29,6 +35,28 @@ def load_partial(text: str) -> Any:
         return load(text)
     except NotJson:
         return load(_closed(text))
+
+
+def begins_json(text: str) -> bool:
+    """Whether this is the beginning of a JSON text, the whole of one included: whether more text could make it one."""
+    stack: list[str] = []
+    at, want, done = 0, "value", False
+    while not done and (found := _TOKEN.match(text, at)):
+        at = found.end()
+        want = _after(found.group("mark") or found.lastgroup or "", want, stack)
+        if not want:
+            return False
+        done = want == "comma" and not stack
+    rest = text[at:].strip(" \t\n\r")
+    if done or not rest:
+        return not rest
+    inside = stack[-1] if stack else ""
+    if want == "key" or (want == "first" and inside == "{"):
+        return _BEGUN_TEXT.fullmatch(rest) is not None
+    if want != "value" and not (want == "first" and inside == "["):
+        return False
+    begun = _BEGUN_TEXT.fullmatch(rest) or _BEGUN_NUMBER.fullmatch(rest)
+    return begun is not None or any(word.startswith(rest) for word in _WORDS)
 
 
 def _closed(text: str) -> str:

@@ -1,0 +1,96 @@
+"""The check after the last content: are tool arguments, and content that was asked for as JSON, whole JSON?
+
+One word for a generation: ``ok``, ``malformed`` (no more text could complete it), ``truncated`` (cut off, more text could),
+``not_applicable`` (no tool call, and no JSON asked for). None: longer than ``CHECKED_CHARS_MAX``, so nobody looked. The
+provider's text is judged, never mended. Pure. Before: ``capture`` hands it the parts. After: ``ending``.
+"""
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from edge.dialects.partial_json import begins_json
+from edge.dialects.reading import NotJson, fields, load
+from schemas.events import Canonical, PartType
+
+CHECKED_CHARS_MAX = 262_144
+"""All texts of one answer together: some 10 ms of the event loop at most, and only where it was asked for."""
+
+OK, MALFORMED, TRUNCATED, NOT_APPLICABLE = "ok", "malformed", "truncated", "not_applicable"
+_JSON_FORMATS = frozenset({"json_object", "json_schema"})
+
+
+def json_wanted(body: Mapping[str, Any]) -> bool:
+    """Whether a client's request asks for content that is JSON, in any of the dialects' words for it."""
+    asked = (
+        body.get("response_format"),
+        fields(body.get("text")).get("format"),
+        body.get("output_format"),
+        fields(body.get("output_config")).get("format"),
+    )
+    return any(_is_json_format(format_) for format_ in asked)
+
+
+def _is_json_format(format_: Any) -> bool:
+    kind = fields(format_).get("type")
+    return isinstance(kind, str) and kind in _JSON_FORMATS
+
+
+class OutputCheck:
+    """What must be JSON in one attempt's answer, collected as it comes.
+
+    Args:
+        wants_json: whether the client asked for content that is JSON.
+    """
+
+    def __init__(self, *, wants_json: bool = False) -> None:
+        self.wants_json = wants_json
+        self._texts: dict[int, list[str]] = {}
+        self._calls: dict[tuple[int, int | None, int | None], list[str]] = {}
+        self._chars = 0
+        self._refused = False
+
+    def note(self, part: Canonical) -> None:
+        """Take one part of the answer."""
+        if part.type is PartType.TOOL_CALL:
+            call = (part.choice_index, part.block_index, part.tool_index)
+            self._keep(self._calls.setdefault(call, []), part.text)
+        elif part.type is PartType.REFUSAL:
+            self._refused = True
+        elif self.wants_json and part.type is PartType.TEXT:
+            self._keep(self._texts.setdefault(part.choice_index, []), part.text)
+
+    def result(self, *, ended_properly: bool) -> str | None:
+        """The word for all of it: the worst of its texts.
+
+        Args:
+            ended_properly: whether the protocol's own end came; without it a text that is missing was cut off.
+        """
+        if self._chars > CHECKED_CHARS_MAX:
+            return None
+        words = {
+            _word(text, empty=OK if ended_properly else TRUNCATED) for text in _joined(self._calls.values())
+        }
+        if self.wants_json and not self._refused:
+            texts = list(_joined(self._texts.values())) or ([] if self._calls else [""])
+            words |= {_word(text, empty=TRUNCATED) for text in texts}
+        return next((word for word in (MALFORMED, TRUNCATED, OK) if word in words), NOT_APPLICABLE)
+
+    def _keep(self, fragments: list[str], text: str) -> None:
+        self._chars += len(text)
+        if self._chars <= CHECKED_CHARS_MAX:
+            fragments.append(text)
+
+
+def _joined(texts: Iterable[list[str]]) -> Iterable[str]:
+    return ("".join(fragments) for fragments in texts)
+
+
+def _word(text: str, *, empty: str) -> str:
+    """What one text is. ``empty``: what one without anything is (a call without arguments is whole)."""
+    if not text.strip():
+        return empty
+    try:
+        load(text)
+    except NotJson:
+        return TRUNCATED if begins_json(text) else MALFORMED
+    return OK
