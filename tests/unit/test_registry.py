@@ -19,6 +19,8 @@ READER = ClientReader(reader_id="r1")
 class StubDriver:
     """Takes what a registry tells a driver."""
 
+    tokens_seen = 7
+
     def __init__(self):
         self.cancels = []
         self.notes = []
