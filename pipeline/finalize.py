@@ -10,6 +10,7 @@ from typing import Any
 from msgspec import structs
 
 from pipeline import stalls
+from pipeline.diagnoses import diagnose
 from pipeline.generation import Generation
 from pipeline.lineage import edges_of
 from pipeline.sums import Sums
@@ -34,7 +35,7 @@ _OF_OPENING = (
     "client_streamed",
 )
 _OF_END = ("finish_reason", "raw_finish_reason", "choices")
-_OF_EITHER = ("tokens_generated", "tokens_delivered", "upstream_id", "latency")
+_OF_EITHER = ("tokens_generated", "tokens_delivered", "upstream_id", "latency", "postprocess_result")
 
 
 def generation_record(generation: Generation) -> GenerationRecord:
@@ -73,18 +74,22 @@ def generation_record(generation: Generation) -> GenerationRecord:
         timings=timings(sums, terminal, usage, attempt_end),
         clock_skew_us=sums.skew_us,
         usage=usage,
+        cache_hit=None if usage is None or usage.cache_read is None else usage.cache_read > 0,
+        sampling=sums.sampling,
         committed_attempt=committed,
         attempts=_attempts(sums),
         stalls=_stall_rows(sums, committed, terminal.message_end),
         lineage=edges_of(owner.generation_id, opening, sums.starts),
-        cancel=sums.cancel,
+        cancel=sums.cancel or (terminal.message_end.cancel if terminal.message_end is not None else None),
         delivered_seq=sums.delivered_seq,
         acked_seq=sums.acked_seq,
         last_detach_reason=sums.last_detach_reason,
         pauses_us=sums.pauses_us,
     )
     said = _of_attempt(attempt_end) | _same_named(opening, _OF_OPENING)
-    return structs.replace(record, **said, **_of_terminal(terminal.message_end, terminal.error, attempt_end))
+    said |= _of_terminal(terminal.message_end, terminal.error, attempt_end)
+    record = structs.replace(record, **said)
+    return structs.replace(record, diagnoses=diagnose(record, sums.starts, sums.ends))
 
 
 def _same_named(source: object, names: tuple[str, ...]) -> dict[str, Any]:
@@ -102,8 +107,6 @@ def _of_terminal(
     end: MessageEnd | None, error: ErrorEnd | None, attempt_end: AttemptEnd | None
 ) -> dict[str, Any]:
     said = _same_named(end, _OF_END) | _same_named(end or error, _OF_EITHER)
-    if end is not None and end.cancel is not None:
-        said["cancel"] = end.cancel
     if error is not None:
         said |= {
             "finish_reason": error.finish_reason,
@@ -200,6 +203,8 @@ def _stall_rows(sums: Sums, committed: int | None, end: MessageEnd | None) -> li
             rows += [last] if last is not None else []
     for number in sorted(sums.ends.keys() - {committed}):
         rows += stalls.rows_of_loser(number, sums.ends[number])
+    if sums.cancel is not None and sums.cancel.reason == stalls.CLIENT_GONE:
+        rows = [stalls.ended_by_the_reader(row) for row in rows]
     return rows
 
 

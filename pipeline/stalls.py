@@ -10,6 +10,8 @@ are capped. Before: ``generation`` feeds it. After: ``finalize`` reads the sums.
 
 from array import array
 
+from msgspec import structs
+
 from schemas.events import AttemptEnd, EndedBy, Gap, Outcome, Stage
 from schemas.records import StallRow
 
@@ -17,6 +19,9 @@ STALL_ROWS_MAX = 1_000
 """Rows of one generation; the sums count every stall beyond them too."""
 ICL_GAPS_MAX = 4_096
 """Gaps kept for the percentiles (32 KiB): when full, every other one goes and from then on every other one is kept."""
+
+CLIENT_GONE = "client_disconnect"
+"""The reason of a cancel that nobody asked for: no reader was left."""
 
 _ENDED_BY = {
     "stall_timeout": EndedBy.WATCHDOG,
@@ -152,6 +157,11 @@ class ContentClock:
 def rows_of_loser(attempt: int, end: AttemptEnd) -> list[StallRow]:
     """The gaps of an attempt whose content never reached the log, as its edge measured them."""
     return [_row(attempt, gap, None) for gap in end.gaps]
+
+
+def ended_by_the_reader(row: StallRow) -> StallRow:
+    """The row of a generation that was cancelled because no reader was left: that, and no cancel call, ended the gap."""
+    return structs.replace(row, ended_by=EndedBy.DISCONNECT) if row.ended_by is EndedBy.CANCEL else row
 
 
 def percentile(sorted_gaps_us: list[int], percent: int) -> int | None:

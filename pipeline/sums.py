@@ -6,6 +6,9 @@ them does not depend on it. Pure; integer microseconds. Before: ``generation``. 
 
 from dataclasses import dataclass, field
 
+import msgspec
+from msgspec import structs
+
 from pipeline.stalls import ContentClock
 from schemas.digest import ContentDigest
 from schemas.events import (
@@ -29,6 +32,12 @@ _TOLD_STAGES = (Stage.TOOL, Stage.POSTPROCESS)
 def revision_of(end: AttemptEnd) -> int:
     """0 for the finder's word, 1 for the edge's own, which stands over it."""
     return 0 if end.outcome is Outcome.LOST else 1
+
+
+class _Sampling(msgspec.Struct):
+    """Of the sampling fields the one that decides what gaps mean."""
+
+    n: int | None = None
 
 
 @dataclass(slots=True)
@@ -70,6 +79,22 @@ class Sums:
         if self.skew_min_us is None or self.skew_max_us is None:
             return None
         return self.skew_max_us - self.skew_min_us
+
+    @property
+    def sampling(self) -> str | None:
+        """The sampling fields that the request had, canonical JSON."""
+        opening = self.start.message_start if self.start is not None else None
+        snapshot = opening.runtime_snapshot if opening is not None else None
+        return snapshot.sampling if snapshot is not None else None
+
+    @property
+    def choices_asked(self) -> int:
+        """How many choices the request asked for; 1 where it says nothing that is a number of them."""
+        try:
+            asked = msgspec.json.decode(self.sampling or "{}", type=_Sampling)
+        except (msgspec.DecodeError, UnicodeError):
+            return 1
+        return asked.n or 1
 
     def numbered(self, seq: int, event: LogEvent) -> None:
         """The next numbered record in seq order."""
@@ -147,7 +172,7 @@ class Sums:
                 self.usage, self._usage_at = event.usage, at
         elif event.kind is Kind.CANCEL_REQUESTED:
             if self._cancelled_at is None or at < self._cancelled_at:
-                self.cancel, self._cancelled_at = event.cancel, at
+                self.cancel, self._cancelled_at = _with_instant(event), at
         elif event.client is not None:
             self._client(event.kind, event.client, at)
 
@@ -165,6 +190,14 @@ class Sums:
         elif kind is Kind.CLIENT_ACK:
             last = max((r.last for r in client.ranges), default=client.last_seq)
             self.acked_seq = _largest(self.acked_seq, last)
+
+
+def _with_instant(event: LogEvent) -> CancelRequested | None:
+    """A cancel with the time at which it was taken, which older edges say by the record alone."""
+    cancel = event.cancel
+    if cancel is None or cancel.at_us is not None:
+        return cancel
+    return structs.replace(cancel, at_us=event.elapsed_us)
 
 
 def _largest(one: int | None, other: int | None) -> int | None:

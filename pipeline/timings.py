@@ -12,7 +12,8 @@ tokens_per_second_active / _wall   output tokens per active / per whole second, 
 tps_basis, tps_null_reason         which of the two is to be trusted; why not the active one
 =================================  ====================================================================================
 
-Everything that rests on gaps is None for fewer than two content events and for several choices. Pure. Before: ``sums``.
+Everything that rests on gaps is None for fewer than two content events and for several choices (an upstream is always
+streamed: the edge asks for it, and one that answers otherwise failed). ``docs/metrics.md`` says it for people. Pure. Before: ``sums``.
 After: ``finalize``.
 """
 
@@ -30,8 +31,8 @@ TPS_ACTIVE_US_MIN = 200_000
 
 
 def several_choices(sums: Sums, end: MessageEnd | None) -> bool:
-    """Whether more than one choice was streamed: their events interleave, so that gaps mean nothing."""
-    return sums.multiple_choices or (end is not None and len(end.choices) > 1)
+    """Whether more than one choice was asked for or came: their events interleave, so that gaps mean nothing."""
+    return sums.multiple_choices or (end is not None and len(end.choices) > 1) or sums.choices_asked > 1
 
 
 def timings(sums: Sums, terminal: LogEvent, usage: Usage | None, attempt_end: AttemptEnd | None) -> Timings:

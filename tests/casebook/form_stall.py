@@ -11,6 +11,7 @@ from schemas.codec import Codec
 from schemas.events import (
     AttemptEnd,
     AttemptStart,
+    CancelRequested,
     Canonical,
     ErrorEnd,
     Heartbeat,
@@ -35,14 +36,13 @@ CODES = {
     "cancel": "cancelled",
     "disconnect": "cancelled",
 }
+REASONS = {"cancel": "user_abort", "disconnect": "client_disconnect"}
 NOISE = frozenset({"empty", "role", "keepalive", "heartbeat", "usage"})
 
 
 def unsupported(vector):
     """An end that no error code of ours stands for."""
     ended_by = vector.get("end", {}).get("by", "watchdog")
-    if ended_by == "disconnect":
-        return "end: disconnect (its attempt_end is the edge's)"
     return None if ended_by in CODES else f"end: {ended_by}"
 
 
@@ -98,6 +98,9 @@ def events_of(vector):
     end = vector.get("end")
     if end:
         at_us = end["t_us"] - origin
+        if end["by"] in REASONS:
+            cancel = CancelRequested(reason=REASONS[end["by"]])
+            yield record(Kind.CANCEL_REQUESTED, at_us, after_seq=seq, cancel=cancel)
     code = CODES[end["by"]] if end else None
     yield record(
         Kind.ATTEMPT_END,
