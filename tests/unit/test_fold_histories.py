@@ -4,7 +4,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pipeline.orphans import verdict
-from schemas.events import Heartbeat, Kind, Outcome, Stage
+from schemas.events import CancelRequested, Heartbeat, Kind, Outcome, Stage
 from schemas.records import AttemptRecord
 from tests.support.events import log_event
 from tests.support.folding import (
@@ -63,6 +63,11 @@ def generation(draw, generation_id):
                 log_event(Kind.HEARTBEAT, after_seq=index + 1, heartbeat=beat, **at(ms + 1, **own))
             )
     seq = len(times) + 1
+    if draw(st.booleans()):
+        cancel = CancelRequested(reason=draw(st.sampled_from(["user_abort", "client_disconnect"])))
+        records.append(
+            log_event(Kind.CANCEL_REQUESTED, after_seq=seq - 1, cancel=cancel, **at(last_ms, **own))
+        )
     good = draw(st.booleans())
     last = [
         attempt_end(tries - 1, ms=last_ms + 5, outcome=Outcome.OK if good else Outcome.FAILED, **own),
