@@ -163,16 +163,18 @@ class Attempt:
                 )
             )
         self.dispatch = Dispatch.ACCEPTED
+        driver = self.driver
         while chunk := await answer.read():
             ended = self._take(chunk)
             if ended is not None:
                 if ended.ending.code is None:
                     answer.drain_later(DRAIN_S)
                 return ended
-            if self.driver.cancel is not None:
-                self.driver.interrupt("cancelled")
+            if driver.cancel is not None:
+                driver.interrupt("cancelled")
                 await asyncio.sleep(0)  # where the cancellation of this task is raised
-            await self._pause()
+            if driver.recorder.unacked_bytes > driver.unacked_max():
+                await self._pause()
         return self._eof("the provider closed the stream")
 
     async def _said(self, answer: Answer) -> bytes:
@@ -285,8 +287,6 @@ class Attempt:
     async def _pause(self) -> None:
         """Stop reading while too much is unacknowledged; the timers stand still meanwhile."""
         driver, limit = self.driver, self.driver.unacked_max()
-        if driver.recorder.unacked_bytes <= limit:
-            return
         before_us = driver.recorder.elapsed_us()
         driver.watch.pause(before_us)
         await driver.recorder.below(limit // 2)

@@ -8,7 +8,7 @@ dialect shows the canonical fields. Rendered once per event and dialect, whoever
 from edge.dialects.native import heartbeat_data, native_frame
 from edge.generation import Delivered
 from edge.sse import comment_line, encode_frame
-from schemas.cursor import render, sign
+from schemas.cursor import Signer, render
 from schemas.events import Kind
 from schemas.failures import error_frame
 
@@ -29,9 +29,7 @@ class Frames:
 
     def __init__(self, dialect: str, generation_id: str, key_id: str, secret: bytes) -> None:
         self.dialect = dialect
-        self._generation_id = generation_id
-        self._key_id = key_id
-        self._secret = secret
+        self._signer = Signer(secret, generation_id, key_id)
 
     def frame(self, delivered: Delivered) -> bytes:
         """The frame of an event; empty where the dialect does not show it."""
@@ -70,5 +68,5 @@ class Frames:
             return b""
         else:
             name, data = event.raw_event or "", event.raw
-        sig = sign(self._secret, self._generation_id, seq, self._key_id)
-        return encode_frame(name or None, render(seq, delivered.partition, delivered.offset, sig), data)
+        cursor = render(seq, delivered.partition, delivered.offset, self._signer.sign(seq))
+        return encode_frame(name or None, cursor, data)

@@ -54,10 +54,18 @@ class Recorder:
         self._log = log
         self._codec = codec
         self._clock = clock
-        self._edge_id = edge_id
         self._lease = Lease(half_orphan_us, clock.now_us())
         self._on_failed = on_failed
         self._key = generation.id.encode()
+        identity = generation.identity
+        self._partition = identity.partition
+        self._constant: dict[str, Any] = {
+            "generation_id": identity.generation_id,
+            "tenant": identity.tenant,
+            "key_id": identity.key_id,
+            "dialect": identity.dialect,
+            "edge_id": edge_id,
+        }
         self._sent_us: deque[int] = deque()
         self._settled: asyncio.Future[None] | None = None
         self.next_seq = 0
@@ -81,7 +89,8 @@ class Recorder:
         """Append the next numbered record."""
         event = self._event(kind, elapsed_us, seq=self.next_seq, **fields)
         self.next_seq += 1
-        self.digest.update(event.canonical)
+        if event.canonical:
+            self.digest.update(event.canonical)
         self._append(event, elapsed_us)
         return event
 
@@ -110,18 +119,8 @@ class Recorder:
             await self._drained
 
     def _event(self, kind: Kind, elapsed_us: int, **fields: Any) -> LogEvent:
-        identity = self._generation.identity
-        return LogEvent(
-            generation_id=identity.generation_id,
-            tenant=identity.tenant,
-            key_id=identity.key_id,
-            dialect=identity.dialect,
-            kind=kind,
-            wall_us=self._generation.accepted_wall_us + elapsed_us,
-            edge_id=self._edge_id,
-            elapsed_us=elapsed_us,
-            **fields,
-        )
+        wall_us = self._generation.accepted_wall_us + elapsed_us
+        return LogEvent(kind=kind, wall_us=wall_us, elapsed_us=elapsed_us, **self._constant, **fields)
 
     def _append(self, event: LogEvent, elapsed_us: int) -> None:
         """Hand a record to the log; as its sending counts when it was captured, which errs on the lease's safe side."""
@@ -131,7 +130,7 @@ class Recorder:
         self._sent_us.append(sent_us)
         self.unacked_bytes += size
         self._log.append(
-            self._generation.identity.partition,
+            self._partition,
             self._key,
             values,
             lambda offset: self._acked(event, size, sent_us, offset),
@@ -158,7 +157,7 @@ class Recorder:
         elif event.kind is Kind.ATTEMPT_END:
             self.ends_acked.add(event.attempt)
         if event.seq is not None and not generation.on_log:
-            generation.add(Delivered(event, generation.identity.partition, offset))
+            generation.add(Delivered(event, self._partition, offset))
 
     def _refused(self, error: Exception) -> None:
         del error  # the log layer has said why; here only the consequence counts
@@ -176,9 +175,10 @@ class Recorder:
         if self._sent_us:
             self._sent_us.popleft()
         self.unacked_bytes = max(0, self.unacked_bytes - size)
-        if not self._sent_us:
+        if self._settled is not None and not self._sent_us:
             self._release(self._settled)
-        self._release(self._drained)
+        if self._drained is not None:
+            self._release(self._drained)
 
     @staticmethod
     def _release(future: "asyncio.Future[None] | None") -> None:

@@ -1,13 +1,15 @@
 """Avro's binary encoding of our own structs, made for records whose fields mostly hold their default.
 
 fastavro's writer spends its time proving which branch of a union a value belongs to (20 µs for a delta); a struct says
-that by its type. Each field's default is encoded once, so a record costs one pass over its tuple of values (5 µs). The
-bytes are fastavro's, which a property test holds; reading stays with fastavro. Before: ``avro``. After: ``codec``.
+that by its type. Runs of defaults are encoded once, so a record costs what it says beside them (5 µs). The bytes are
+fastavro's, which a property test holds; reading stays with fastavro. Before: ``avro``. After: ``codec``.
 """
 
 import typing
 from collections.abc import Callable
 from enum import StrEnum
+from itertools import compress
+from operator import is_not
 from typing import Any
 
 import msgspec
@@ -19,8 +21,14 @@ Write = Callable[[Any, Put], None]
 _NULL, _SECOND = b"\x00", b"\x02"  # indexes of the branches of ["null", T]
 _LONG_MIN, _LONG_MAX = -(2**63), 2**63 - 1
 _SMALL = 64
-_TWO_BYTES = 1 << 13
-_LONGS = [bytes([n << 1]) for n in range(_SMALL)]
+_LAST, _LAST_TWO = 1 << 7, 1 << 14
+_ENDS = [bytes([n]) for n in range(_LAST)]
+_END_PAIRS = [bytes((n & 0x7F | 0x80, n >> 7)) for n in range(_LAST_TWO)]
+_PAIRS = [bytes((n & 0x7F | 0x80, n >> 7 | 0x80)) for n in range(_LAST_TWO)]
+"""The groups of seven bits of a long, two at a time, low ones first: time stamps have eight."""
+_SHORT_CHARS_MAX, _SHORT_MAX = 40, 4096
+_short: dict[str, bytes] = {}
+"""Short strings as they were encoded: ids, names and words come again and again."""
 
 
 def writer_of(record: type[Struct]) -> Callable[[Struct], bytes]:
@@ -37,26 +45,29 @@ def writer_of(record: type[Struct]) -> Callable[[Struct], bytes]:
 
 def _long(value: int, put: Put) -> None:
     if 0 <= value < _SMALL:
-        put(_LONGS[value])
-        return
-    if 0 < value < _TWO_BYTES:
-        put(bytes((value << 1 & 0x7F | 0x80, value >> 6)))
+        put(_ENDS[value << 1])
         return
     if not _LONG_MIN <= value <= _LONG_MAX:
         raise OverflowError(f"{value} does not fit Avro's 64-bit long")
     rest = value << 1 if value >= 0 else (-value << 1) - 1
-    out = bytearray()
-    while rest > 0x7F:  # noqa: PLR2004 - seven bits a byte
-        out.append(rest & 0x7F | 0x80)
-        rest >>= 7
-    out.append(rest)
-    put(bytes(out))
+    while rest >= _LAST_TWO:
+        put(_PAIRS[rest & 0x3FFF])
+        rest >>= 14
+    put(_ENDS[rest] if rest < _LAST else _END_PAIRS[rest])
 
 
 def _string(value: str, put: Put) -> None:
-    data = value.encode()
-    _long(len(data), put)
-    put(data)
+    if len(value) > _SHORT_CHARS_MAX:
+        data = value.encode()
+        _long(len(data), put)
+        put(data)
+        return
+    encoded = _short.get(value)
+    if encoded is None:
+        if len(_short) >= _SHORT_MAX:
+            _short.clear()
+        encoded = _short[value] = _encoded(_bytes, value.encode())
+    put(encoded)
 
 
 def _bytes(value: bytes, put: Put) -> None:
@@ -117,21 +128,32 @@ def _enum(kind: type[StrEnum]) -> Write:
 
 
 def _record(record: type[Struct], made: dict[Any, Write]) -> Write:
-    plan: list[tuple[Any, bytes, Write]] = []
+    defaults: list[Any] = []
+    encoded: list[bytes] = []
+    writers: list[Write] = []
+    runs: list[list[bytes]] = []  # the defaults' bytes from a field on, up to another
 
     def write(value: Struct, put: Put) -> None:
-        for held, (default, encoded, field) in zip(msgspec.structs.astuple(value), plan, strict=True):
-            if held is default:
-                put(encoded)
-            else:
-                field(held, put)
+        values = msgspec.structs.astuple(value)
+        at = 0
+        for index in compress(indexes, map(is_not, values, defaults)):
+            if at < index:
+                put(runs[at][index])
+            writers[index](values[index], put)
+            at = index + 1
+        put(runs[at][-1])
 
     made[record] = write
     for field in msgspec.structs.fields(record):
         default = field.default
         usable = default is not msgspec.NODEFAULT and not isinstance(default, msgspec.Struct)
         of_type = _type(field.type, made)
-        plan.append((default, _encoded(of_type, default), of_type) if usable else (_Never, b"", of_type))
+        defaults.append(default if usable else _Never)
+        encoded.append(_encoded(of_type, default) if usable else b"")
+        writers.append(of_type)
+    indexes = range(len(writers))
+    ends = range(len(writers) + 1)
+    runs.extend([b"".join(encoded[start:end]) for end in ends] for start in ends)
     return write
 
 

@@ -7,7 +7,13 @@ Before: ``ids``. After: ``payloads``.
 from enum import StrEnum
 
 
-class Kind(StrEnum):
+class Word(StrEnum):
+    """A word of a closed vocabulary; it is equal to its text, and hashes like it (and as fast)."""
+
+    __hash__ = str.__hash__
+
+
+class Kind(Word):
     """What a record is. The first is the default that an old reader gets for a kind it does not know."""
 
     UNKNOWN = "unknown"
@@ -35,7 +41,7 @@ CONTENT_KINDS = frozenset({Kind.DELTA, Kind.TOOL_CALL_DELTA, Kind.CITATION_DELTA
 NUMBERED = CONTENT_KINDS | TERMINALS | {Kind.MESSAGE_START, Kind.FRAME}
 
 
-class PartType(StrEnum):
+class PartType(Word):
     """What a canonical part is; the first five are content when they are not empty."""
 
     UNKNOWN = "unknown"
@@ -47,7 +53,7 @@ class PartType(StrEnum):
     FINISH = "finish"
 
 
-class Stage(StrEnum):
+class Stage(Word):
     """Where a generation stood, in heartbeats and stalls."""
 
     UNKNOWN = "unknown"
@@ -58,7 +64,7 @@ class Stage(StrEnum):
     POSTPROCESS = "postprocess"
 
 
-class Outcome(StrEnum):
+class Outcome(Word):
     """How an attempt ended; ``lost`` is written by the orphan finder alone."""
 
     UNKNOWN = "unknown"
@@ -68,7 +74,7 @@ class Outcome(StrEnum):
     LOST = "lost"
 
 
-class Dispatch(StrEnum):
+class Dispatch(Word):
     """How far the call to the provider came: decides whether it can have cost anything."""
 
     UNKNOWN = "unknown"
@@ -78,7 +84,7 @@ class Dispatch(StrEnum):
     ACCEPTED = "accepted"  # a response head with success came
 
 
-class EndedBy(StrEnum):
+class EndedBy(Word):
     """What closed a gap between content events."""
 
     UNKNOWN = "unknown"
@@ -90,7 +96,7 @@ class EndedBy(StrEnum):
     CUT = "cut"
 
 
-class UsageSource(StrEnum):
+class UsageSource(Word):
     """How much of a usage report was the provider's own."""
 
     NONE = "none"

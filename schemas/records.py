@@ -7,8 +7,6 @@ microseconds here; the tables show milliseconds. Money is a plain decimal string
 Before: ``events``. After: ``topics`` says where each travels.
 """
 
-from enum import StrEnum
-
 from schemas.events import (
     AttemptEnd,
     CancelRequested,
@@ -20,6 +18,7 @@ from schemas.events import (
     Struct,
     Usage,
 )
+from schemas.kinds import Word
 
 
 class AttemptRecord(Struct, frozen=True, kw_only=True):
@@ -173,7 +172,7 @@ class GenerationRecord(Struct, frozen=True, kw_only=True):
     postprocess_result: str | None = None
 
 
-class Side(StrEnum):
+class Side(Word):
     """Which of the two sums a ledger line belongs to."""
 
     UNKNOWN = "unknown"
@@ -211,7 +210,7 @@ class LedgerLine(Struct, frozen=True, kw_only=True):
     content_hash: str = ""
 
 
-class ControlKind(StrEnum):
+class ControlKind(Word):
     """What edges tell one another about a generation."""
 
     UNKNOWN = "unknown"

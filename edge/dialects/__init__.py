@@ -16,7 +16,7 @@ from typing import Any, NamedTuple, Protocol
 
 from edge.sse import SseEvent
 from edge.timing import ProviderTiming
-from schemas.events import Canonical, Kind, LogEvent, ProviderError
+from schemas.events import Canonical, Kind, LogEvent, ProviderError, Struct
 from schemas.payloads import ChoiceFinish
 
 NO_HEADERS: Mapping[str, str] = MappingProxyType({})
@@ -45,7 +45,7 @@ class ClientRequest(NamedTuple):
     background: bool = False
 
 
-class Captured(NamedTuple):
+class Captured(Struct, frozen=True):
     """One provider event, understood.
 
     ``kind`` None: a keep-alive, counted and not kept. ``failure``: (code, what the provider said); ``end``: the

@@ -41,9 +41,9 @@ class JsonEvents(DialectState):
     def capture(self, event: "SseEvent") -> list[Captured]:
         """See DialectState."""
         data = event.data
-        if data == "[DONE]" or data.strip() == "[DONE]":
+        if data[:1] != "{" and data.strip() == "[DONE]":
             return [self._done(data, event.event)]
-        if not data.strip() or data.lstrip().startswith(":") or event.event == "ping":
+        if event.event == "ping" or (data[:1] != "{" and data.lstrip()[:1] in ("", ":")):
             return [Captured(None, data)]
         if event.event == "error":
             return [self._error(said_in(data), data)]
@@ -95,8 +95,8 @@ class JsonEvents(DialectState):
             self.upstream_id = fact(said.get("id"))
         if self.served_model is None:
             self.served_model = fact(said.get("model"))
-        if self.service_tier is None:
-            self.service_tier = fact(said.get("service_tier"))
+        if self.service_tier is None and "service_tier" in said:
+            self.service_tier = fact(said["service_tier"])
         if said.get("usage") or "timings" in said or "metrics" in said or "x_groq" in said:
             self.provider_timing = of_body(said) or self.provider_timing
 
@@ -116,6 +116,8 @@ class JsonEvents(DialectState):
 
 def kind_of(parts: list[Canonical]) -> Kind:
     """The strongest kind among the parts: a tool call, then a citation, then any text."""
+    if len(parts) == 1 and parts[0].type is PartType.TEXT:
+        return Kind.DELTA
     kinds = {part.type for part in parts}
     if PartType.TOOL_CALL in kinds:
         return Kind.TOOL_CALL_DELTA

@@ -115,7 +115,7 @@ class OpenAiResponsesState(JsonEvents):
         self.service_tier = fact(response.get("service_tier")) or self.service_tier
         usage = self._usage(response)
         said = fact(fields(response.get("incomplete_details")).get("reason")) or fact(response.get("status"))
-        asks_back = any(item.get("type") in _ASKS_BACK for item in items(response.get("output")))
+        asks_back = any(str(item.get("type")) in _ASKS_BACK for item in items(response.get("output")))
         reason = finish_reason_of("tool_calls" if asks_back and said == "completed" else said)
         self.finishes[0] = ChoiceFinish(finish_reason=reason, raw_finish_reason=said)
         return Captured(Kind.MESSAGE_END, raw, name, usage=usage, end=True)

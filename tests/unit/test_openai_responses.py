@@ -4,7 +4,7 @@ import json
 
 import orjson
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from edge.dialects import BadRequest, dialect_of
@@ -284,6 +284,7 @@ EVENT = st.fixed_dictionaries(
 
 @settings(deadline=None)  # the first one compiles the codec
 @given(st.lists(EVENT, max_size=5))
+@example([{"type": "response.completed", "response": {"output": [{"type": []}]}}])
 def test_no_shape_of_an_event_is_a_bug(values):
     """Whatever JSON a provider sends, it is captured, numbered, can be put in the log, and can be assembled."""
     captured, state = capture(*[json.dumps(value) for value in values])
