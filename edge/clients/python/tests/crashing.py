@@ -1,0 +1,67 @@
+"""A process to be killed: reads one long generation from a log of its own and writes down what it was handed.
+
+``python crashing.py STORE OUTPUT KIND``. Each line of the output is one ``write``: the cursor and the text of an item, so
+that it is there whole or not at all. The log is played by a transport that cuts every answer after a few hundred bytes,
+anywhere; it remembers nothing, so that each process finds the same one.
+"""
+
+import os
+import random
+import sys
+from pathlib import Path
+
+from scripted import GENERATION, HEADERS, Reply, Server, answer, chat, delta, done, native
+from tokentrail_client import Client, Store, Text, Times, http_client
+
+EVENTS = 3000
+TIMES = Times(backoff_s=0.0001, backoff_max_s=0.0001)
+
+
+def word(seq):
+    return f"{seq} "
+
+
+NATIVE = [
+    native(0, "message_start"),
+    *(delta(seq, word(seq)) for seq in range(1, EVENTS + 1)),
+    native(EVENTS + 1, "message_end", finish_reason="stop"),
+]
+CHAT = [b"", *(chat(seq, word(seq)) for seq in range(1, EVENTS + 1)), done(EVENTS + 1)]
+
+
+class Log(Server):
+    """Answers by what is asked for, from the log."""
+
+    def reply(self, request, stream):
+        self.replies = [self._play(request)]
+        return super().reply(request, stream)
+
+    def _play(self, request):
+        if request.method == "POST" and "prefer" in request.headers:
+            return answer({}, 202, x_generation_id=GENERATION)
+        events = CHAT if request.method == "POST" or "dialect" in request.url.params else NATIVE
+        behind = request.headers.get("last-event-id")
+        stream = b"".join(events[0 if behind is None else int(behind.split("-")[0]) + 1 :])
+        return Reply((stream[: random.randint(1, 2000)],), headers=HEADERS, then="ReadError")
+
+
+def main(store, output, kind):
+    """Read from where the output ends."""
+    out = os.open(output, os.O_WRONLY | os.O_APPEND | os.O_CREAT)
+    lines = Path(output).read_text().splitlines()
+    after = lines[-1].split("\t")[0] if lines else None
+    if kind == "iterator":
+        with Client("http://edge.test", "k", store=Store(store), times=TIMES, transport=Log()) as client:
+            for item in client.stream("/chat/completions", {"model": "m"}, session="one", after=after):
+                text = item.text if isinstance(item, Text) else "end"
+                os.write(out, f"{item.cursor}\t{text}\n".encode())
+    else:
+        client = http_client(store=Store(store), times=TIMES, transport=Log())
+        with client.stream("POST", "http://edge.test/v1/chat/completions", json={"stream": True}) as response:
+            for line in response.iter_lines():
+                if line.startswith("id: "):
+                    os.write(out, f"{line[4:]}\t-\n".encode())
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

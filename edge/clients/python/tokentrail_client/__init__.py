@@ -1,0 +1,41 @@
+"""tokentrail_client: LLM streams that survive any cut, under the unmodified SDKs or as plain iterators.
+
+``http_client`` and ``async_http_client`` go under an SDK; ``Client`` and ``AsyncClient`` give iterators. Reading order:
+``states`` the six states as a table · ``frames`` bytes to whole frames · ``endings`` what ends a stream · ``advice`` the
+retry matrix · ``effects`` what is asked of the outside · ``call`` and ``reading`` what a session is made of · ``course``
+the whole of a session, as a pure generator · ``checksums`` and ``store`` SQLite · ``vendor`` the HTTP library · ``shell``
+does what a course asks · ``keys`` and ``transport`` under the SDKs · ``items`` and ``sessions`` the iterators ·
+``clients`` what an application builds.
+"""
+
+from tokentrail_client.call import Times
+from tokentrail_client.clients import AsyncClient, Client, async_http_client, http_client
+from tokentrail_client.items import Citation, End, GenerationFailed, Item, NotFinished, Text, ToolCall
+from tokentrail_client.sessions import AsyncSession, Session, SessionLost
+from tokentrail_client.states import Change, State
+from tokentrail_client.store import Store, Stored
+from tokentrail_client.transport import AsyncTransport, Transport
+
+__all__ = [
+    "AsyncClient",
+    "AsyncSession",
+    "AsyncTransport",
+    "Change",
+    "Citation",
+    "Client",
+    "End",
+    "GenerationFailed",
+    "Item",
+    "NotFinished",
+    "Session",
+    "SessionLost",
+    "State",
+    "Store",
+    "Stored",
+    "Text",
+    "Times",
+    "ToolCall",
+    "Transport",
+    "async_http_client",
+    "http_client",
+]

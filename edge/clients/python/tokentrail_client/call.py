@@ -1,0 +1,57 @@
+"""What a session is made of: the call, its time-outs, and how it ends without a terminal.
+
+Before: ``effects``. After: ``reading``.
+"""
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Times:
+    """The time-outs of a session, in seconds, and how a lost connection is asked again.
+
+    ``idle_s``: silence on a connection, four heartbeats of an edge. ``read_s``: no new event on any connection; also
+    the whole of a call that asks for no stream. ``session_s``: from the call to the terminal. ``call_tries``: how often
+    a call is sent that no edge has answered; the events of a generation that has a name are asked for until a time-out.
+    """
+
+    idle_s: float = 60.0
+    read_s: float = 600.0
+    session_s: float = 3600.0
+    backoff_s: float = 0.25
+    backoff_max_s: float = 8.0
+    poll_s: float = 1.0
+    call_tries: int = 4
+
+    def __post_init__(self) -> None:
+        if not 0 < self.idle_s <= self.read_s <= self.session_s:
+            raise ValueError("idle_s <= read_s <= session_s, all above 0")
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """What is asked. ``roots`` are the edges' addresses up to ``/v1``; ``path`` is what stands behind it.
+
+    ``headers`` go with the call only, ``auth`` with everything. ``insists``: refusals that may pass are asked again
+    here, since nobody above does.
+    """
+
+    session: str
+    dialect: str
+    roots: tuple[str, ...]
+    method: str = "POST"
+    path: str = ""
+    headers: tuple[tuple[str, str], ...] = ()
+    auth: tuple[tuple[str, str], ...] = ()
+    body: bytes = b""
+    streams: bool = True
+    insists: bool = False
+
+
+class Stopped(Exception):
+    """A session ends without its terminal: refused, or out of time. ``reason`` is a code."""
+
+    def __init__(self, reason: str, message: str, *, timed_out: bool = False) -> None:
+        super().__init__(f"{reason}: {message}")
+        self.reason = reason
+        self.timed_out = timed_out

@@ -1,0 +1,290 @@
+"""The course of one session: what is asked next, from the call to the terminal. Pure: a generator of effects.
+
+One course serves the transports and the iterators, blocking or not. Invariants: nothing of a frame is handed over before
+its position is kept; a frame is handed over once, in order; after the terminal or the application's own abort nothing
+is asked any more. Before: ``reading``. After: ``shell`` runs it.
+"""
+
+from collections.abc import Callable, Generator
+from typing import Any, NoReturn
+
+from tokentrail_client.advice import Action, Verdict, backoff_s, verdict_on
+from tokentrail_client.call import Call, Stopped, Times
+from tokentrail_client.effects import (
+    Answer,
+    Ask,
+    Effect,
+    Foreign,
+    Give,
+    Head,
+    Keep,
+    Lost,
+    Opened,
+    Read,
+    ReadAll,
+    Wait,
+)
+from tokentrail_client.endings import NATIVE, fault_of
+from tokentrail_client.frames import FrameTooLarge, Splitter
+from tokentrail_client.reading import Position
+from tokentrail_client.states import Change, OnState, State, moved
+
+Steps = Generator[Effect, Any, None]
+Again = Generator[Effect, Any, Lost | None]
+OK, ACCEPTED = 200, 202
+
+
+class Course:
+    """One session.
+
+    Args:
+        call: what is asked.
+        times: its time-outs.
+        now: a monotonic clock in seconds.
+        jitter: numbers in [0, 1).
+        on_state: told every move.
+        generation_id: of a generation that has begun already; `position` then tells what is known of it.
+
+    """
+
+    def __init__(
+        self,
+        call: Call,
+        times: Times,
+        now: Callable[[], float],
+        jitter: Callable[[], float],
+        on_state: OnState | None = None,
+        generation_id: str | None = None,
+    ) -> None:
+        self.call = call
+        self.state = State.CONNECTING
+        self.reason: str | None = None
+        self.generation_id = generation_id
+        self.position = Position(call.dialect)
+        self._times = times
+        self._now = now
+        self._jitter = jitter
+        self._on_state = on_state
+        self._edge = 0
+        self._failures = 0
+        self._not_before = self._started = self._progress = now()
+
+    def run(self) -> Steps:
+        """Every step, to the end. Raises Stopped, or the last connection's own error where no edge was reached."""
+        try:
+            if self.position.ending:
+                self._end()  # the journal has it whole
+            elif self.generation_id is None:
+                yield from self._begin()
+            while not self.state.is_over:
+                yield from self._resume()
+        except GeneratorExit:
+            self._left()
+            raise
+
+    def _left(self) -> None:
+        """The application goes. Behind the terminal that is the proper end, before it an abort."""
+        if not self.state.is_over:
+            self._end() if self.position.ending else self._to(State.CANCELLED, "abort")
+
+    def _begin(self) -> Steps:
+        """Send the call until it is answered; the same Idempotency-Key makes it the same call."""
+        call, times = self.call, self._times
+        while True:
+            self._check()
+            if self.state is State.PAUSED:
+                self._to(State.CONNECTING)
+            silent_s = times.idle_s if call.streams else times.read_s
+            headers = {**dict(call.headers), **dict(call.auth)}
+            got = yield Ask(call.method, self._root() + call.path, headers, call.body, silent_s)
+            lost = got if isinstance(got, Lost) else (yield from self._answered(got))
+            if lost is None:
+                return
+            self._failures += 1
+            if self._failures >= times.call_tries:
+                self._to(State.CANCELLED, _said(lost))
+                raise lost.error
+            yield from self._pause(_said(lost))
+
+    def _answered(self, head: Head) -> Again:
+        """What the call's answer leads to; Lost where the call must be sent again."""
+        self.generation_id = head.headers.get("x-generation-id") or None
+        if head.status != OK or not head.is_stream:
+            return (yield from self._whole(head))
+        if self.call.insists:
+            self._stop("not_supported", "what answers here begins no generation in the background")
+        if self.generation_id is None:
+            self._to(State.COMPLETED, "not resumable")
+            yield Foreign(head)
+            return None
+        yield Keep(State.STREAMING, self.generation_id)
+        self._to(State.STREAMING)
+        yield Opened(head)
+        yield from self._read()
+        return None
+
+    def _whole(self, head: Head) -> Again:
+        """An answer that is no stream: the whole of it, a refusal, or the begin of a generation that is read next."""
+        body = yield ReadAll()
+        if isinstance(body, Lost):
+            if self.generation_id is None:
+                return body
+            yield from self._result(_said(body))
+            return None
+        if self.call.insists:
+            if head.status == ACCEPTED and self.generation_id is not None:
+                yield Keep(State.CONNECTING, self.generation_id)
+                return None
+            verdict = verdict_on(head.status, head.headers)
+            if verdict.action is Action.AGAIN:
+                self.generation_id = None
+                self._not_before = self._now() + verdict.wait_s
+                return Lost(Stopped(_code(head, body), _message(head, body)))
+        self._over_by(head, body)
+        yield Answer(head, body)
+        return None
+
+    def _over_by(self, head: Head, body: bytes) -> None:
+        good = head.status < 400  # noqa: PLR2004 - HTTP's own number
+        self._to(State.COMPLETED if good else State.CANCELLED, None if good else _code(head, body))
+
+    def _read(self) -> Steps:
+        """Hand over what one connection brings, until it is lost or the terminal came."""
+        splitter, position = Splitter(), self.position
+        while True:
+            got = yield Read()
+            if got is None or isinstance(got, Lost):
+                self._to(State.PAUSED, "ended early" if got is None else _said(got))
+                return
+            try:
+                fresh = position.fresh(splitter.feed(got))
+            except FrameTooLarge as error:
+                self._stop("frame_too_large", str(error))
+            if fresh:
+                yield Keep(self._state_behind(), self.generation_id, fresh, position.last_id, position.error)
+                yield Give(fresh)
+                if any(frame.id is not None for frame in fresh):
+                    self._failures = 0
+                    self._progress = self._now()  # after the giving: a slow reader is no silent edge
+            if position.ending:
+                self._end()
+                return
+            if (pause := position.paused()) is not None:
+                self._to(State.PAUSED, pause)
+                return
+            self._check()
+
+    def _state_behind(self) -> State:
+        """The state when what was read is handed over."""
+        if self.position.ending is None:
+            return State.STREAMING
+        return State.CANCELLED if self.position.gave_out else State.COMPLETED
+
+    def _end(self) -> None:
+        """The terminal was handed over, or an error behind which nothing can be had."""
+        self._to(self._state_behind(), self.position.error)
+
+    def _resume(self) -> Steps:
+        """Ask one edge for what follows the last id, and read it."""
+        if self.state is State.PAUSED:
+            yield from self._pause()
+            self._to(State.RESUMING)
+        self._check()
+        headers = {"accept": "text/event-stream", **dict(self.call.auth)}
+        if self.position.last_id is not None:
+            headers["last-event-id"] = self.position.last_id
+        url = f"{self._root()}/generations/{self.generation_id}/events"
+        if self.call.dialect != NATIVE:
+            url += f"?dialect={self.call.dialect}"
+        got = yield Ask("GET", url, headers, b"", self._times.idle_s)
+        self._failures += 1  # until an event comes: an edge that opens and closes is no progress
+        if isinstance(got, Lost):
+            self._to(State.PAUSED, _said(got))
+            return
+        verdict = verdict_on(got.status, got.headers)
+        if verdict.action is Action.READ and got.is_stream:
+            self._to(State.STREAMING)
+            yield from self._read()
+        elif verdict.action is Action.DONE:
+            yield ReadAll()
+            self._to(State.COMPLETED)
+        else:
+            yield from self._refused(got, verdict)
+
+    def _refused(self, head: Head, verdict: Verdict) -> Steps:
+        body = yield ReadAll()
+        body = b"" if isinstance(body, Lost) else body
+        if verdict.action is not Action.AGAIN:
+            self._stop(_code(head, body), _message(head, body))
+        self._not_before = self._now() + verdict.wait_s
+        self._to(State.PAUSED, _code(head, body))
+
+    def _result(self, why: str) -> Steps:
+        """A call that asked for no stream was cut: its answer, asked for until it is there."""
+        while True:
+            yield from self._pause(why)
+            self._to(State.RESUMING)
+            url = f"{self._root()}/generations/{self.generation_id}/result"
+            got = yield Ask("GET", url, dict(self.call.auth), b"", self._times.idle_s)
+            body = got if isinstance(got, Lost) else (yield ReadAll())
+            if isinstance(body, Lost):
+                self._failures += 1
+                why = _said(body)
+                continue
+            bare = "x-should-retry" not in got.headers  # an edge's refusal is the answer; a proxy's is a cut
+            if got.status == ACCEPTED or (
+                bare and verdict_on(got.status, got.headers).action is Action.AGAIN
+            ):
+                self._failures = 0 if got.status == ACCEPTED else self._failures + 1
+                self._not_before = self._now() + self._times.poll_s
+                why = "still running" if got.status == ACCEPTED else _code(got, body)
+                continue
+            self._over_by(got, body)
+            yield Answer(got, body)
+            return
+
+    def _pause(self, why: str | None = None) -> Steps:
+        """Wait for the time of the next try, at the next edge."""
+        if self.state is not State.PAUSED:
+            self._to(State.PAUSED, why)
+        self._edge += 1
+        times, now = self._times, self._now()
+        due = now + backoff_s(self._failures, times.backoff_s, times.backoff_max_s, self._jitter())
+        latest = min(self._started + times.session_s, self._progress + times.read_s)
+        yield Wait(max(0.0, min(max(self._not_before, due), latest) - now))
+        self._check()
+
+    def _check(self) -> None:
+        """Stop where a bound is passed."""
+        now, times = self._now(), self._times
+        if now - self._started >= times.session_s:
+            self._stop("session_timeout", f"no end within {times.session_s:g} s", timed_out=True)
+        if now - self._progress >= times.read_s:
+            self._stop("read_timeout", f"no event for {times.read_s:g} s", timed_out=True)
+
+    def _stop(self, reason: str, message: str, *, timed_out: bool = False) -> NoReturn:
+        self._to(State.CANCELLED, reason)
+        raise Stopped(reason, message, timed_out=timed_out)
+
+    def _root(self) -> str:
+        return self.call.roots[self._edge % len(self.call.roots)]
+
+    def _to(self, new: State, reason: str | None = None) -> None:
+        old, self.state, self.reason = self.state, moved(self.state, new), reason
+        if self._on_state is not None:
+            self._on_state(Change(self.call.session, old, new, reason))
+
+
+def _said(lost: Lost) -> str:
+    return str(lost.error) or type(lost.error).__name__
+
+
+def _code(head: Head, body: bytes) -> str:
+    """The code of a refusal: the edge's own, else its status."""
+    fault = fault_of(body)
+    return fault.code if fault else f"http_{head.status}"
+
+
+def _message(head: Head, body: bytes) -> str:
+    fault = fault_of(body)
+    return fault.message if fault and fault.message else f"the edge answered {head.status}"

@@ -1,0 +1,104 @@
+"""What a course asks of the outside, and what it is told: the seam between deciding and doing.
+
+Before: ``advice``. After: ``call``; ``course`` asks, ``shell`` does.
+
+``Ask``, ``Read``, ``ReadAll``, ``Wait`` and ``Keep`` are done by the shell; ``Opened``, ``Give``, ``Answer`` and
+``Foreign`` go up to whoever reads.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from tokentrail_client.frames import Frame
+from tokentrail_client.states import State
+
+
+class Head(NamedTuple):
+    """An answer's head; names of headers in lower case."""
+
+    status: int
+    headers: Mapping[str, str]
+
+    @property
+    def is_stream(self) -> bool:
+        """Whether events follow."""
+        return self.headers.get("content-type", "").lower().startswith("text/event-stream")
+
+
+class Lost(NamedTuple):
+    """The connection failed: it was refused, reset, ended too early, or fell silent."""
+
+    error: Exception
+
+
+@dataclass(frozen=True, slots=True)
+class Ask:
+    """Send a request: told a Head, or Lost. ``read_s``: so long may the connection be silent, from now on."""
+
+    method: str
+    url: str
+    headers: Mapping[str, str]
+    body: bytes
+    read_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class Read:
+    """Read on: told bytes, None at a proper end of the body, or Lost."""
+
+
+@dataclass(frozen=True, slots=True)
+class ReadAll:
+    """Read the rest of the body: told bytes, or Lost."""
+
+
+@dataclass(frozen=True, slots=True)
+class Wait:
+    """Let so much time pass."""
+
+    seconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class Keep:
+    """Store where the session stands, before anything of it is handed over. ``frames``: those that are new."""
+
+    state: State
+    generation_id: str | None
+    frames: tuple[Frame, ...] = ()
+    last_id: str | None = None
+    reason: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Opened:
+    """A stream begins that is ours to keep whole."""
+
+    head: Head
+
+
+@dataclass(frozen=True, slots=True)
+class Give:
+    """Whole frames, each once, in order."""
+
+    frames: tuple[Frame, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """A whole answer: not a stream, or a refusal."""
+
+    head: Head
+    body: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Foreign:
+    """A stream of somebody who is no edge: it is handed on as it comes."""
+
+    head: Head
+
+
+Effect = Ask | Read | ReadAll | Wait | Keep | Opened | Give | Answer | Foreign
+UPWARDS = (Opened, Give, Answer, Foreign)

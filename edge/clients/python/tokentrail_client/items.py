@@ -1,0 +1,155 @@
+"""Native events in, what an application wants out: text as it comes, tool calls when they are whole, the end.
+
+Pure. Invariants: a tool call is given once, when the generation has ended properly and its arguments are whole; JSON can
+be had only then; an error tells the text that came before it. Before: ``transport``. After: ``sessions``.
+"""
+
+import json
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from tokentrail_client.endings import Fault, fault_of
+from tokentrail_client.frames import Frame
+
+_SPOKEN = {"text", "reasoning", "refusal"}
+
+
+@dataclass(frozen=True, slots=True)
+class Item:
+    """One piece of an answer. ``cursor``: where to go on once this was taken; None where more of its event follows."""
+
+    cursor: str | None = field(default=None, kw_only=True)
+
+
+@dataclass(frozen=True, slots=True)
+class Text(Item):
+    """Some text. ``kind``: text, reasoning, refusal."""
+
+    text: str
+    kind: str = "text"
+    choice: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Citation(Item):
+    """A source, as the provider named it."""
+
+    part: dict[str, Any]
+    choice: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class ToolCall(Item):
+    """A whole tool call. ``arguments`` is the JSON text as the model wrote it."""
+
+    id: str | None
+    name: str | None
+    arguments: str
+    choice: int = 0
+
+    def parsed(self) -> Any:
+        """The arguments as a value; none at all are an empty object."""
+        return json.loads(self.arguments or "{}")
+
+
+@dataclass(frozen=True, slots=True)
+class End(Item):
+    """The proper end. ``data``: all that the terminal says (usage, timings …); ``cut_off``: tool calls that are not whole."""
+
+    finish_reason: str
+    data: dict[str, Any]
+    cut_off: tuple[ToolCall, ...] = ()
+
+
+class GenerationFailed(Exception):
+    """The generation ended in an error. ``text`` is what came before it."""
+
+    def __init__(self, fault: Fault, text: str) -> None:
+        super().__init__(f"{fault.code}: {fault.message}")
+        self.code = fault.code
+        self.message = fault.message
+        self.retryable = fault.retryable
+        self.text = text
+
+
+class NotFinished(Exception):
+    """The answer is not whole yet."""
+
+
+class Assembly:
+    """Assembles one generation from its native events, all of them from the first on.
+
+    Attributes:
+        text: what was said so far, of the first choice.
+        end: the proper end, None before it.
+        fault: the error that ended it, None without one.
+
+    """
+
+    def __init__(self) -> None:
+        self.end: End | None = None
+        self.fault: Fault | None = None
+        self._said: list[str] = []
+        self._tools: dict[tuple[int, int | str | None], ToolCall] = {}
+
+    @property
+    def text(self) -> str:
+        """What was said so far, of the first choice."""
+        return "".join(self._said)
+
+    def json(self) -> Any:
+        """The answer as JSON. Raises NotFinished before the proper end, ValueError where it is none."""
+        if self.end is None:
+            raise NotFinished("half a JSON text is no JSON: wait for the end")
+        return json.loads(self.text)
+
+    def take(self, frame: Frame) -> list[Item]:
+        """The items of one event."""
+        if frame.event == "generation_error":
+            self.fault = fault_of(frame.data) or Fault("error", frame.data)
+            return []
+        if frame.id is None:
+            return []  # a heartbeat
+        said = json.loads(frame.data)
+        if frame.event == "message_end":
+            items = self._ended(said)
+        else:
+            items = [item for part in said.get("parts", ()) if (item := self._part(part)) is not None]
+        if items:
+            items[-1] = replace(items[-1], cursor=frame.id)
+        return items
+
+    def _part(self, part: dict[str, Any]) -> Item | None:
+        kind, text, choice = part.get("type"), part.get("text", ""), part.get("choice_index", 0)
+        if kind in _SPOKEN and text:
+            if kind == "text" and choice == 0:
+                self._said.append(text)
+            return Text(text, str(kind), choice)
+        if kind == "citation":
+            return Citation(part, choice)
+        if kind == "tool_call":
+            self._fragment(part, choice, text)
+        return None
+
+    def _fragment(self, part: dict[str, Any], choice: int, text: str) -> None:
+        index, call_id = part.get("tool_index"), part.get("tool_call_id")
+        name = (choice, index if index is not None else call_id)
+        known = self._tools.get(name) or ToolCall(None, None, "", choice)
+        self._tools[name] = ToolCall(
+            known.id or call_id, known.name or part.get("name"), known.arguments + text, choice
+        )
+
+    def _ended(self, said: dict[str, Any]) -> list[Item]:
+        reason = said.get("finish_reason") or "unknown"
+        whole = [call for call in self._tools.values() if reason != "cancelled" and _is_whole(call)]
+        cut_off = tuple(call for call in self._tools.values() if call not in whole)
+        self.end = End(reason, said, cut_off)
+        return [*whole, self.end]
+
+
+def _is_whole(call: ToolCall) -> bool:
+    try:
+        call.parsed()
+    except ValueError:
+        return False
+    return True

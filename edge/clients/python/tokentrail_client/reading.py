@@ -1,0 +1,61 @@
+"""Where a reader stands in its stream: what is new in what a connection brings. Pure. Before: ``call``. After: ``course``.
+
+An event whose number is not above the last one was handed over already and is left out, whatever an edge sends. A frame
+without a number (a ping) is handed on as it comes and moves nothing.
+"""
+
+from tokentrail_client.endings import Ending, ending_of
+from tokentrail_client.frames import Frame
+
+
+class Position:
+    """A reader's position, over all its connections.
+
+    Attributes:
+        last_id: the id of the last event that counts as received; None before the first.
+        ending: how the stream has ended, None while it goes on.
+        pause: the code of an error frame that only asks to come again; taken by ``paused``.
+
+    """
+
+    def __init__(self, dialect: str) -> None:
+        self.last_id: str | None = None
+        self.ending: Ending | None = None
+        self.pause: str | None = None
+        self._dialect = dialect
+        self._last_seq: int | None = None
+
+    def fresh(self, frames: list[Frame]) -> tuple[Frame, ...]:
+        """The frames to hand over, up to the ending."""
+        fresh: list[Frame] = []
+        for frame in frames:
+            seq = frame.seq
+            if seq is not None and self._last_seq is not None and seq <= self._last_seq:
+                continue
+            ending = ending_of(self._dialect, frame)
+            if ending is not None and ending.asks_again:
+                self.pause = ending.error.code if ending.error else None
+                break
+            fresh.append(frame)
+            if frame.id is not None:
+                self.last_id = frame.id
+                self._last_seq = self._last_seq if seq is None else seq
+            if ending is not None:
+                self.ending = ending
+                break
+        return tuple(fresh)
+
+    def paused(self) -> str | None:
+        """Why the edge asks to come again; told once."""
+        pause, self.pause = self.pause, None
+        return pause
+
+    @property
+    def error(self) -> str | None:
+        """The code of the error that ended it."""
+        return self.ending.error.code if self.ending is not None and self.ending.error is not None else None
+
+    @property
+    def gave_out(self) -> bool:
+        """Whether it ended by an error that is not the log's terminal: nothing more can be had."""
+        return self.ending is not None and not self.ending.terminal

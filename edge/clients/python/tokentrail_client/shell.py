@@ -1,0 +1,267 @@
+"""Does what a course asks, blocking or on an event loop: connections, waiting, the store.
+
+The order of the steps is the course's: it asks to keep before it gives. Here each step is only done. Before: ``vendor``.
+After: ``transport`` and ``client`` hand on what comes up.
+"""
+
+import threading
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
+from contextlib import suppress
+from typing import Any
+
+import anyio
+
+from tokentrail_client.call import Stopped
+from tokentrail_client.course import Course
+from tokentrail_client.effects import (
+    Answer,
+    Ask,
+    Foreign,
+    Give,
+    Head,
+    Keep,
+    Lost,
+    Opened,
+    Read,
+    ReadAll,
+    Wait,
+)
+from tokentrail_client.store import Store
+from tokentrail_client.vendor import Flavour
+
+Up = Opened | Give | Answer | Foreign
+Timeout = Mapping[str, float | None] | None
+
+
+class _Base:
+    """What both shells have: the course's steps, and where they are kept.
+
+    Args:
+        course: decides.
+        flavour: the HTTP library.
+        store: where positions are kept, None for nowhere.
+        journal: whether events are kept with their positions.
+        timeout: the caller's own time-outs of a request.
+
+    """
+
+    def __init__(
+        self,
+        course: Course,
+        flavour: Flavour,
+        store: Store | None,
+        *,
+        journal: bool = False,
+        timeout: Timeout = None,
+    ) -> None:
+        self.course = course
+        self.response: Any = None
+        self._flavour = flavour
+        self._store = store
+        self._journal = journal
+        self._timeout = timeout
+        self._steps = course.run()
+        self._told: Any = None
+        self._over = False
+
+    def _keep(self, keep: Keep) -> None:
+        if self._store is not None:
+            self._store.keep(
+                self.course.call.session,
+                keep.state,
+                generation_id=keep.generation_id,
+                last_event_id=keep.last_id,
+                reason=keep.reason,
+                frames=keep.frames,
+                journal=self._journal,
+            )
+
+    def _finish(self) -> None:
+        """Close the course, once, and store how it ended."""
+        if not self._over:
+            self._over = True
+            self._steps.close()
+            course = self.course
+            self._keep(Keep(course.state, course.generation_id, reason=course.reason))
+
+
+class Shell(_Base):
+    """The blocking one. ``send`` sends one request of the flavour and gives its unread response."""
+
+    def __init__(
+        self, course: Course, flavour: Flavour, send: Callable[[Any], Any], store: Store | None, **more: Any
+    ) -> None:
+        super().__init__(course, flavour, store, **more)
+        self._send = send
+        self._chunks: Iterator[bytes] | None = None
+        self._closed = threading.Event()
+
+    def step(self) -> Up | None:
+        """The next that goes up; None at the end. Raises Stopped, or a connection's error."""
+        if self._over:
+            return None
+        try:
+            while True:
+                effect = self._steps.send(self._told)
+                self._told = None
+                if isinstance(effect, Opened | Give | Answer | Foreign):
+                    return effect
+                self._told = self._do(effect)
+        except StopIteration:
+            self.close()
+            return None
+        except BaseException:
+            self.close()
+            raise
+
+    def close(self) -> None:
+        """Leave: an abort, where the terminal was not handed over yet."""
+        self._closed.set()
+        try:
+            self._finish()
+        finally:
+            self._leave()
+
+    def let_go(self) -> Any:
+        """The response of a stream that is not ours to keep whole; whoever takes it closes it."""
+        response, self.response = self.response, None
+        return response
+
+    def _do(self, effect: Ask | Read | ReadAll | Wait | Keep) -> Any:
+        match effect:
+            case Ask():
+                return self._ask(effect)
+            case Read():
+                return self._read()
+            case ReadAll():
+                return self._read_all()
+            case Wait(seconds):
+                self._closed.wait(seconds)
+            case Keep():
+                self._keep(effect)
+        return None
+
+    def _ask(self, ask: Ask) -> Head | Lost:
+        self._leave()
+        try:
+            self.response = self._send(self._flavour.request(ask, self._timeout))
+        except self._flavour.lost as error:
+            return Lost(error)
+        return self._flavour.head(self.response)
+
+    def _read(self) -> bytes | Lost | None:
+        try:
+            if self._chunks is None:
+                self._chunks = self.response.iter_bytes()
+            return next(self._chunks, None)
+        except self._flavour.lost as error:
+            return Lost(error)
+
+    def _read_all(self) -> bytes | Lost:
+        parts = []
+        while (part := self._read()) is not None:
+            if isinstance(part, Lost):
+                return part
+            parts.append(part)
+        return b"".join(parts)
+
+    def _leave(self) -> None:
+        response, self.response, self._chunks = self.response, None, None
+        if response is not None:
+            with suppress(*self._flavour.lost):  # it is closed, whatever the other side says to that
+                response.close()
+
+
+class AsyncShell(_Base):
+    """The one on an event loop; see Shell."""
+
+    def __init__(
+        self,
+        course: Course,
+        flavour: Flavour,
+        send: Callable[[Any], Awaitable[Any]],
+        store: Store | None,
+        **more: Any,
+    ) -> None:
+        super().__init__(course, flavour, store, **more)
+        self._send = send
+        self._chunks: AsyncIterator[bytes] | None = None
+
+    async def step(self) -> Up | None:
+        """The next that goes up; None at the end. Raises Stopped, or a connection's error."""
+        if self._over:
+            return None
+        try:
+            while True:
+                effect = self._steps.send(self._told)
+                self._told = None
+                if isinstance(effect, Opened | Give | Answer | Foreign):
+                    return effect
+                self._told = await self._do(effect)
+        except StopIteration:
+            await self.close()
+            return None
+        except BaseException:
+            await self.close()
+            raise
+
+    async def close(self) -> None:
+        """Leave: an abort, where the terminal was not handed over yet."""
+        try:
+            self._finish()
+        finally:
+            await self._leave()
+
+    def let_go(self) -> Any:
+        """The response of a stream that is not ours to keep whole; whoever takes it closes it."""
+        response, self.response = self.response, None
+        return response
+
+    async def _do(self, effect: Ask | Read | ReadAll | Wait | Keep) -> Any:
+        match effect:
+            case Ask():
+                return await self._ask(effect)
+            case Read():
+                return await self._read()
+            case ReadAll():
+                return await self._read_all()
+            case Wait(seconds):
+                await anyio.sleep(seconds)
+            case Keep():
+                self._keep(effect)
+        return None
+
+    async def _ask(self, ask: Ask) -> Head | Lost:
+        await self._leave()
+        try:
+            self.response = await self._send(self._flavour.request(ask, self._timeout))
+        except self._flavour.lost as error:
+            return Lost(error)
+        return self._flavour.head(self.response)
+
+    async def _read(self) -> bytes | Lost | None:
+        try:
+            if self._chunks is None:
+                self._chunks = self.response.aiter_bytes()
+            return await anext(self._chunks, None)
+        except self._flavour.lost as error:
+            return Lost(error)
+
+    async def _read_all(self) -> bytes | Lost:
+        parts = []
+        while (part := await self._read()) is not None:
+            if isinstance(part, Lost):
+                return part
+            parts.append(part)
+        return b"".join(parts)
+
+    async def _leave(self) -> None:
+        response, self.response, self._chunks = self.response, None, None
+        if response is not None:
+            with suppress(*self._flavour.lost):  # it is closed, whatever the other side says to that
+                await response.aclose()
+
+
+def told(flavour: Flavour, error: Stopped) -> Exception:
+    """A stop as the error that an SDK understands."""
+    return flavour.stopped(str(error), timed_out=error.timed_out)

@@ -1,0 +1,277 @@
+"""Under an unmodified SDK: a stream that breaks goes on, and the SDK sees one that never broke.
+
+A call to one of the three dialects is a course; every other request passes through untouched. A refusal is handed up as
+it is: the SDK obeys its ``x-should-retry`` and ``Retry-After`` itself, and asking here as well would multiply its tries.
+Before: ``keys``. After: ``clients`` wrap these.
+"""
+
+import json
+import random
+import time
+from collections.abc import AsyncIterator, Iterator, Sequence
+from typing import Any, Self
+from urllib.parse import urlsplit
+
+from tokentrail_client.call import Call, Stopped, Times
+from tokentrail_client.course import Course
+from tokentrail_client.effects import Answer, Foreign, Give
+from tokentrail_client.endings import PATHS
+from tokentrail_client.keys import HEADER, RETRIES, Keys
+from tokentrail_client.shell import AsyncShell, Shell, told
+from tokentrail_client.states import OnState
+from tokentrail_client.store import Store
+from tokentrail_client.vendor import Flavour
+
+_CALLS_OWN = frozenset({"content-type", "accept", "accept-encoding", "prefer", RETRIES, HEADER})
+_WIRES_OWN = frozenset({"host", "content-length", "transfer-encoding", "connection", "expect"})
+
+
+def root_of(edge: str) -> str:
+    """An edge's address up to ``/v1``, with or without it."""
+    bare = edge.rstrip("/")
+    return bare if bare.endswith("/v1") else f"{bare}/v1"
+
+
+class _Transport:
+    """What both transports have.
+
+    Args:
+        inner: the transport that really sends; the library's own where it is None.
+        store: where positions are kept.
+        edges: more edges, asked in turn after a cut; the one that the SDK calls is the first.
+        times: the time-outs.
+        on_state: told every move of every session.
+        flavour: the HTTP library.
+
+    """
+
+    _blocking: bool
+
+    def __init__(
+        self,
+        inner: Any = None,
+        *,
+        store: Store | None = None,
+        edges: Sequence[str] = (),
+        times: Times | None = None,
+        on_state: OnState | None = None,
+        flavour: Flavour | None = None,
+    ) -> None:
+        self._flavour = flavour or Flavour()
+        self._inner = self._flavour.transport(blocking=self._blocking) if inner is None else inner
+        self._store = store
+        self._edges = tuple(root_of(edge) for edge in edges)
+        self._times = times or Times()
+        self._on_state = on_state
+        self._keys = Keys()
+
+    def _course(self, request: Any, body: bytes) -> Course | None:
+        """The course of a call; None for a request that is none."""
+        url = str(request.url)
+        found = _found(request.method, urlsplit(url).path)
+        if found is None:
+            return None
+        at, dialect = found
+        base, path = url[: _root_end(url, at)], url[_root_end(url, at) :]
+        headers = [(name.lower(), value) for name, value in request.headers.items()]
+        given = dict(headers)
+        key = given.get(HEADER) or self._keys.key(url, body, given.get(RETRIES))
+        own = [(name, value) for name, value in headers if name in _CALLS_OWN - {HEADER, "accept-encoding"}]
+        auth = [(name, value) for name, value in headers if name not in _CALLS_OWN | _WIRES_OWN]
+        call = Call(
+            session=key,
+            dialect=dialect,
+            roots=(base, *(edge for edge in self._edges if edge != base)),
+            method=request.method,
+            path=path,
+            headers=(*own, (HEADER, key)) if request.method == "POST" else tuple(own),
+            auth=(*auth, ("accept-encoding", "identity")),
+            body=body,
+            streams=_streams(body) or request.method == "GET",
+        )
+        if self._store is not None:
+            self._store.begin(key, dialect, call.roots)
+        return Course(call, self._bounded(request), time.monotonic, random.random, self._on_state)
+
+    def _bounded(self, request: Any) -> Times:
+        """The time-outs, of which the caller's own read time-out may shorten the wait for an event."""
+        read_s = (request.extensions.get("timeout") or {}).get("read")
+        times = self._times
+        if read_s is None or read_s >= times.read_s:
+            return times
+        return Times(
+            min(times.idle_s, read_s),
+            read_s,
+            times.session_s,
+            times.backoff_s,
+            times.backoff_max_s,
+            times.poll_s,
+            times.call_tries,
+        )
+
+    def _failed(self, course: Course) -> None:
+        self._keys.failed(course.call.roots[0] + course.call.path, course.call.body, course.call.session)
+
+    def _answer(self, shell: Shell | AsyncShell, up: Answer) -> Any:
+        if up.head.status >= 400 and up.head.headers.get("x-should-retry") != "false":  # noqa: PLR2004 - HTTP's own
+            self._failed(shell.course)
+        headers = self._flavour.headers(shell.response)
+        return self._flavour.http.Response(up.head.status, headers=headers, content=up.body)
+
+    def _stream(self, shell: Shell | AsyncShell, body: Any) -> Any:
+        stream = self._flavour.streams(body, blocking=self._blocking)(shell, self._flavour)
+        headers = self._flavour.headers(shell.response)
+        return self._flavour.http.Response(200, headers=headers, stream=stream)
+
+
+class Transport(_Transport):
+    """The blocking one."""
+
+    _blocking = True
+
+    def handle_request(self, request: Any) -> Any:
+        """Send a request; its response, whose stream does not break."""
+        course = self._course(request, request.read()) if _is_call(request) else None
+        if course is None:
+            return self._inner.handle_request(request)
+        timeout = request.extensions.get("timeout")
+        shell = Shell(course, self._flavour, self._inner.handle_request, self._store, timeout=timeout)
+        try:
+            up = shell.step()
+        except Stopped as error:
+            self._failed(course)
+            raise told(self._flavour, error) from error
+        except Exception:
+            self._failed(course)
+            raise
+        if isinstance(up, Answer):
+            response = self._answer(shell, up)
+            shell.step()
+            return response
+        if isinstance(up, Foreign):
+            response = shell.let_go()
+            shell.close()
+            return response
+        return self._stream(shell, _Body)
+
+    def close(self) -> None:
+        """Close what is below."""
+        self._inner.close()
+
+    def __enter__(self) -> Self:
+        self._inner.__enter__()
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self._inner.__exit__(*error)
+
+
+class AsyncTransport(_Transport):
+    """The one on an event loop."""
+
+    _blocking = False
+
+    async def handle_async_request(self, request: Any) -> Any:
+        """Send a request; its response, whose stream does not break."""
+        course = self._course(request, await request.aread()) if _is_call(request) else None
+        if course is None:
+            return await self._inner.handle_async_request(request)
+        timeout = request.extensions.get("timeout")
+        shell = AsyncShell(
+            course, self._flavour, self._inner.handle_async_request, self._store, timeout=timeout
+        )
+        try:
+            up = await shell.step()
+        except Stopped as error:
+            self._failed(course)
+            raise told(self._flavour, error) from error
+        except Exception:
+            self._failed(course)
+            raise
+        if isinstance(up, Answer):
+            response = self._answer(shell, up)
+            await shell.step()
+            return response
+        if isinstance(up, Foreign):
+            response = shell.let_go()
+            await shell.close()
+            return response
+        return self._stream(shell, _AsyncBody)
+
+    async def aclose(self) -> None:
+        """Close what is below."""
+        await self._inner.aclose()
+
+    async def __aenter__(self) -> Self:
+        await self._inner.__aenter__()
+        return self
+
+    async def __aexit__(self, *error: object) -> None:
+        await self._inner.__aexit__(*error)
+
+
+class _Body:
+    """The stream of an answer; closing it before its end is the application's own abort."""
+
+    def __init__(self, shell: Shell, flavour: Flavour) -> None:
+        self._shell = shell
+        self._flavour = flavour
+
+    def __iter__(self) -> Iterator[bytes]:
+        try:
+            while isinstance(up := self._shell.step(), Give):
+                yield b"".join(frame.raw for frame in up.frames)
+        except Stopped as error:
+            raise told(self._flavour, error) from error
+
+    def close(self) -> None:
+        self._shell.close()
+
+
+class _AsyncBody:
+    """The stream of an answer; closing it before its end is the application's own abort."""
+
+    def __init__(self, shell: AsyncShell, flavour: Flavour) -> None:
+        self._shell = shell
+        self._flavour = flavour
+
+    async def __aiter__(self) -> AsyncIterator[bytes]:
+        try:
+            while isinstance(up := await self._shell.step(), Give):
+                yield b"".join(frame.raw for frame in up.frames)
+        except Stopped as error:
+            raise told(self._flavour, error) from error
+
+    async def aclose(self) -> None:
+        await self._shell.close()
+
+
+def _is_call(request: Any) -> bool:
+    """Whether a request may be a call: only then is its body read here."""
+    if request.method == "GET":
+        return bool(request.url.params.get("stream") == "true")
+    return request.method == "POST" and _found("POST", request.url.path) is not None
+
+
+def _found(method: str, path: str) -> tuple[str, str] | None:
+    """The dialect's part of a path, and the dialect: of a call, or of a Responses answer that is read again."""
+    for suffix, dialect in PATHS.items():
+        if method == "POST" and path.endswith(suffix):
+            return suffix, dialect
+    if method == "GET" and "/responses/" in path:
+        return "/responses/", "openai.responses"
+    return None
+
+
+def _root_end(url: str, suffix: str) -> int:
+    """Where the edge's address ends in a URL, and the path behind ``/v1`` begins."""
+    return url.partition("?")[0].rindex(suffix)
+
+
+def _streams(body: bytes) -> bool:
+    """Whether a call asks for a stream."""
+    try:
+        asked = json.loads(body)
+    except ValueError:
+        return False
+    return isinstance(asked, dict) and asked.get("stream") is True
