@@ -105,3 +105,10 @@ class EventLog(Protocol):
     @property
     def control_read(self) -> bool:
         """Whether control was read to the end that it had at the start."""
+
+    def config(self) -> AsyncIterator[bytes]:
+        """Every value of the config topic from its beginning, then as it comes."""
+
+    @property
+    def config_read(self) -> bool:
+        """Whether config was read to the end that it had at the start."""

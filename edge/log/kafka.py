@@ -1,10 +1,10 @@
 """The real log: Apache Kafka through aiokafka. This folder is the only place of the edge that knows aiokafka.
 
 One idempotent producer (``acks=all``, no compression, one pinned partitioner outside of it), two clients for the
-reading passes, one consumer that only answers questions about offsets, one that follows control. A producer is replaced
+reading passes, one consumer that only answers questions about offsets, one for each small topic. A producer is replaced
 when a batch failed (``lanes``). Measured settings and traps: docs/decisions.md.
 
-Before: ``lanes``, ``fetcher``. After: ``edge.app`` builds it.
+Before: ``lanes``, ``fetcher``, ``small``. After: ``edge.app`` builds it.
 """
 
 import asyncio
@@ -20,15 +20,15 @@ from aiokafka.structs import TopicPartition
 from edge.log import LogAway, OnAck, OnFail, Reader
 from edge.log.fetcher import Fetcher
 from edge.log.lanes import Item, Lanes
+from edge.log.small import SmallTopic
 from schemas.codec import Codec
 from schemas.partition import partition_of
 from schemas.registry import missing
 from schemas.settings import Settings
-from schemas.topics import CONTROL, EVENTS, SCHEMAS
+from schemas.topics import CONFIG, CONTROL, EVENTS, SCHEMAS
 
 log = structlog.get_logger()
-RETRY_S = 1.0
-"""The pace of asking again while the broker is away."""
+_TOPICS = (EVENTS, CONTROL, CONFIG, SCHEMAS)
 SETTLE_MARGIN_S = 5.0
 """A future of a producer that was stopped may never resolve: it is given up so long after its request time-out."""
 
@@ -45,13 +45,18 @@ class KafkaLog:
         self._lanes = Lanes(self._send, settings.log.gather_us / 1e6)
         self._clients: list[AIOKafkaClient] = []
         self.partitions = EVENTS.partitions
-        self._control_read = False
-        self._control_end: dict[TopicPartition, int] = {}
+        self._control = SmallTopic(self._bootstrap, CONTROL, self._age_ms)
+        self._config = SmallTopic(self._bootstrap, CONFIG, self._age_ms)
 
     @property
     def control_read(self) -> bool:
         """See EventLog."""
-        return self._control_read
+        return self._control.whole
+
+    @property
+    def config_read(self) -> bool:
+        """See EventLog."""
+        return self._config.whole
 
     async def start(self) -> None:
         """See EventLog."""
@@ -147,45 +152,23 @@ class KafkaLog:
 
     async def control(self) -> AsyncIterator[bytes]:
         """See EventLog. After an outage or a long sleep it begins again: what control says may be heard twice."""
-        while True:
-            try:
-                async for value in self._control_once():
-                    yield value
-            except (KafkaError, OSError) as error:
-                log.warning("control cannot be read, beginning again", error=repr(error))
-                await asyncio.sleep(RETRY_S)
+        async for value in self._control.values():
+            yield value
 
-    async def _control_once(self) -> AsyncIterator[bytes]:
-        consumer = AIOKafkaConsumer(
-            bootstrap_servers=self._bootstrap, auto_offset_reset="none", metadata_max_age_ms=self._age_ms
-        )
-        try:
-            await consumer.start()
-            parts = [TopicPartition(CONTROL.name, p) for p in range(CONTROL.partitions)]
-            first, end = await consumer.beginning_offsets(parts), await consumer.end_offsets(parts)
-            consumer.assign(parts)
-            for tp in parts:
-                consumer.seek(tp, first[tp])
-            position = dict(first)
-            while True:
-                self._control_read = self._control_read or all(position[tp] >= end[tp] for tp in parts)
-                for tp, records in (await consumer.getmany(timeout_ms=250)).items():
-                    for record in records:
-                        if record.value is not None:
-                            yield record.value
-                    position[tp] = records[-1].offset + 1
-        finally:
-            await consumer.stop()
+    async def config(self) -> AsyncIterator[bytes]:
+        """See EventLog. As control: it may be heard twice."""
+        async for value in self._config.values():
+            yield value
 
     @property
     def _age_ms(self) -> int:
         return self._settings.kafka.metadata_max_age_ms
 
     async def _check_topics(self) -> None:
-        parts = {t.name: self._asker.partitions_for_topic(t.name) for t in (EVENTS, CONTROL, SCHEMAS)}
+        parts = {t.name: self._asker.partitions_for_topic(t.name) for t in _TOPICS}
         if any(not p for p in parts.values()):
             parts = {name: await self._partitions(name) for name in parts}
-        for topic in (EVENTS, CONTROL, SCHEMAS):
+        for topic in _TOPICS:
             found = len(parts[topic.name] or ())
             if found != topic.partitions:
                 raise LogAway(

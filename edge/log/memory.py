@@ -31,9 +31,8 @@ class MemoryLog:
         self._held: list[Callable[[], None]] | None = None
         self._fail: tuple[Exception, bool] | None = None
         self._failing: dict[bytes, Exception] = {}
-        self._control: list[bytes] = []
-        self._control_news: list[asyncio.Event] = []
-        self.control_read = False
+        self._control = _SmallTopic()
+        self._config = _SmallTopic()
 
     async def start(self) -> None:
         """See EventLog."""
@@ -140,17 +139,50 @@ class MemoryLog:
     async def tell(self, key: bytes, value: bytes) -> None:
         """See EventLog."""
         del key
-        self._control.append(value)
-        for news in self._control_news:
+        self._control.put(value)
+
+    def put_config(self, value: bytes) -> None:
+        """Append to the config topic, as an operator does."""
+        self._config.put(value)
+
+    def control(self) -> AsyncIterator[bytes]:
+        """See EventLog."""
+        return self._control.values()
+
+    def config(self) -> AsyncIterator[bytes]:
+        """See EventLog."""
+        return self._config.values()
+
+    @property
+    def control_read(self) -> bool:
+        """See EventLog."""
+        return self._control.whole
+
+    @property
+    def config_read(self) -> bool:
+        """See EventLog."""
+        return self._config.whole
+
+
+class _SmallTopic:
+    """The values of a small topic, and who waits for more."""
+
+    def __init__(self) -> None:
+        self._values: list[bytes] = []
+        self._news: list[asyncio.Event] = []
+        self.whole = False
+
+    def put(self, value: bytes) -> None:
+        self._values.append(value)
+        for news in self._news:
             news.set()
 
-    async def control(self) -> AsyncIterator[bytes]:
-        """See EventLog."""
+    async def values(self) -> AsyncIterator[bytes]:
         news = asyncio.Event()
-        self._control_news.append(news)
+        self._news.append(news)
         for position in itertools.count():
-            while position >= len(self._control):
-                self.control_read = True
+            while position >= len(self._values):
+                self.whole = True
                 news.clear()
                 await news.wait()
-            yield self._control[position]
+            yield self._values[position]
