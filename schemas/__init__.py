@@ -26,7 +26,9 @@ This package imports nothing of ours and does no I/O. Reading order:
 ``topics``                every topic with its settings and the reason for them
 ``partition``             which partition a key falls into (murmur2, as Java does it)
 ``cursor``                the signed SSE id
+``signing``               the signing secrets: which is in force, which are retired
 ``providers``             providers, routes, keys: the sections of the settings that name things
+``limits``                the named limits of an edge
 ``settings``              one frozen object per process: file, environment, arguments
 ========================  =====================================================================================
 

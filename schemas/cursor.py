@@ -2,7 +2,7 @@
 
 ``sig`` is the first 16 bytes of HMAC-SHA-256(secret, ``<generation_id>|<seq>|<key_id>``) as unpadded base64url.
 Partition and offset are a hint that is not signed: a reader that does not find the event there looks for it as if
-there were none. Comparison is in constant time. Before: ``partition``. This is the last file of the contract.
+there were none. Comparison is in constant time. Before: ``partition``. After: ``signing``.
 """
 
 import hashlib

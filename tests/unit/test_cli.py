@@ -121,7 +121,7 @@ def test_config_show_masks_secrets_and_names_sources(tmp_path, monkeypatch):
     """Secrets are stars; each setting says whether it is from the environment, the file, or a default."""
     folder = Folder(tmp_path / "s")
     write_development_config(folder, "http://127.0.0.1:1/v1")
-    secret = load_settings(folder.config).secrets.cursor[0].get_secret_value()
+    secret = load_settings(folder.config).secrets.cursor[0].secret.get_secret_value()
     monkeypatch.setenv("TOKENTRAIL_STREAM__HEARTBEAT_S", "14")
     monkeypatch.setenv("TOKENTRAIL_CLICKHOUSE__PASSWORD", "hunter2")
     result = invoke("config", "show", "--dir", str(folder.path), "--json")

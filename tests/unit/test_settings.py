@@ -152,7 +152,7 @@ def test_secrets_are_masked():
         clickhouse={"password": "s3cret-b"},
         providers={"p": {"base_url": "http://127.0.0.1:1", "api_key": "s3cret-c"}},
     )
-    assert settings.secrets.cursor[0].get_secret_value() == "s3cret-a"
+    assert settings.secrets.cursor[0].secret.get_secret_value() == "s3cret-a"
     for shown in (repr(settings), str(settings), settings.model_dump_json()):
         assert "s3cret" not in shown
 
