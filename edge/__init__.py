@@ -7,6 +7,7 @@ Reading order, along one request:
 ``connection``      how large and how slow a request's head may be
 ``auth``            API keys → tenant, key id, roles
 ``dialects/``       what a provider's and a client's protocol mean: pure functions, one file a dialect
+``opening``         what a generation's opening says
 ``generation``      one generation's memory: state, window of acknowledged events, lease, readers
 ``recorder``        numbers, encodes, appends; the only place where an event becomes visible
 ``driver``          one task a generation: its attempts, and what interrupts them
@@ -19,12 +20,17 @@ Reading order, along one request:
 ``capture``         pure: provider bytes → canonical events of one attempt
 ``sse``             pure: server-sent events, both ways
 ``log/``            the log: append, acknowledge, read (aiokafka, only here)
+``archive``         what ClickHouse holds of a generation (clickhouse-connect, only here)
+``past``            a generation from the archive, and where the log goes on with it
 ``follow``          the one path by which every client reads: live, resumed, finished
+``presented``       what a client shows when it comes back
 ``resume``          the cursor table: what a presented cursor is answered
 ``find``            where a generation lies in the log
 ``emit``            the ASGI response: head, frames, heartbeats, the end
 ``direct``          a stream's way to the socket past the middlewares
 ``result``          the finished answer as one body
+``history``         all that is held of one generation; ``state`` shows it
+``configured``      what an operator says to all edges: keys, what is forgotten
 ``registry``        the generations of this edge, the memory budget, control records of other edges
 ``metrics``         Prometheus
 ==================  ==========================================================================================

@@ -1,24 +1,67 @@
 """API keys: who is calling. Keys are stored as SHA-256 hashes; a key's text is never kept and never logged.
 
-Before: the request's headers. After: ``routes``.
+A key is its id: it may have several texts (a rotation lets the old one run out), and all of them own the same streams.
+Asked at each connect, so a revocation holds from the next one on. Before: the request's headers. After: ``routes``.
 """
 
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
+from typing import NamedTuple
+
+import structlog
 
 from schemas.errors import TokentrailError
+from schemas.records import KeyEntry
 from schemas.settings import ApiKey
+
+log = structlog.get_logger()
 
 
 class Unauthorized(TokentrailError):
     """No key, or one that is not known."""
 
 
-class Keys:
-    """All keys of this edge."""
+class _Text(NamedTuple):
+    """One text of a key. ``until_us``: good no more from then on; None: as long as it stands."""
 
-    def __init__(self, keys: tuple[ApiKey, ...]) -> None:
-        self._by_hash = {key.sha256: key for key in keys}
+    key: ApiKey
+    until_us: int | None
+
+
+class Keys:
+    """All keys of this edge: those of the settings, and what the config topic says of them since.
+
+    Args:
+        keys: of the settings.
+        wall_us: the time now, UTC.
+
+    """
+
+    def __init__(self, keys: Sequence[ApiKey], wall_us: Callable[[], int]) -> None:
+        self._wall_us = wall_us
+        self._by_hash = {key.sha256: _Text(key, None) for key in keys}
+
+    def configure(self, key_id: str, entry: KeyEntry) -> None:
+        """What holds of a key from now on, in place of all that was said of its id before; no text: it is revoked."""
+        try:
+            texts = [
+                _Text(
+                    ApiKey(
+                        id=key_id,
+                        tenant=entry.tenant,
+                        sha256=text.sha256,
+                        name=entry.label,
+                        roles=tuple(entry.roles),
+                    ),
+                    text.until_us,
+                )
+                for text in entry.hashes
+            ]
+        except ValueError as error:
+            log.warning("an API key's entry cannot be, the key is closed", key_id=key_id, error=str(error))
+            texts = []
+        kept = {sha256: text for sha256, text in self._by_hash.items() if text.key.id != key_id}
+        self._by_hash = kept | {text.key.sha256: text for text in texts}
 
     def identify(self, headers: Mapping[str, str]) -> ApiKey:
         """The key of ``Authorization: Bearer`` or ``x-api-key``; Unauthorized says what to send.
@@ -32,6 +75,6 @@ class Keys:
         if not text:
             raise Unauthorized("send your tokentrail API key as `Authorization: Bearer …` or `x-api-key`")
         found = self._by_hash.get(hashlib.sha256(text.encode()).hexdigest())
-        if found is None:
+        if found is None or (found.until_us is not None and self._wall_us() >= found.until_us):
             raise Unauthorized("this API key is not known here")
-        return found
+        return found.key

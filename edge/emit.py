@@ -119,7 +119,7 @@ class EventStream:
             while not follower.ended:
                 await self._write(await follower.read(), send)
         except Hole as hole:
-            await self._break_off("resume_expired", str(hole), send)
+            await self._break_off(hole.code, str(hole), send)
         except OffsetGone:
             await self._break_off("resume_expired", ERRORS["resume_expired"].meaning, send)
         except LogSilent as silent:

@@ -2,7 +2,7 @@
 
 A hint is believed only if the record at that offset is of this generation and seq. Without one, ``message_start`` lies
 within ``resume.skew_s`` of the UUIDv7's time, either side: only that window is searched. Nobody scans a partition from
-its beginning. Before: ``log``. After: ``resume``.
+its beginning. Before: ``log``. After: ``resume``, ``past``.
 """
 
 from typing import NamedTuple
@@ -31,22 +31,29 @@ async def at_hint(log: EventLog, codec: Codec, generation_id: str, cursor: Curso
     partition = partition_of(generation_id.encode(), log.partitions)
     if cursor.offset is None or cursor.partition != partition:
         return None
-    first, end = await log.bounds(partition)
-    if not first <= cursor.offset < end:
+    event = await lies_at(log, codec, generation_id, partition, cursor.offset)
+    if event is None or event.seq != cursor.seq:
         return None
-    reader = log.reader(partition, generation_id.encode(), cursor.offset, every=True)
+    return Located(event, partition, cursor.offset, at_hint=True)
+
+
+async def lies_at(
+    log: EventLog, codec: Codec, generation_id: str, partition: int, offset: int
+) -> LogEvent | None:
+    """The generation's record at an offset; None where that is gone, not there yet, or another's."""
+    first, end = await log.bounds(partition)
+    if not first <= offset < end:
+        return None
+    reader = log.reader(partition, generation_id.encode(), offset, every=True)
     try:
         progress = await reader.read()
     except OffsetGone:
         return None
     finally:
         reader.close()
-    if not progress.records or progress.records[0].offset != cursor.offset:
+    if not progress.records or progress.records[0].offset != offset:
         return None
-    event = await record_of(log, codec, progress.records[0].value)
-    if event is None or event.seq != cursor.seq:
-        return None
-    return Located(event, partition, cursor.offset, at_hint=True)
+    return await record_of(log, codec, progress.records[0].value)
 
 
 async def by_time(
@@ -56,8 +63,15 @@ async def by_time(
     started_ms = start_ms(generation_id)
     if started_ms > now_ms + skew_ms:
         return None
+    return await first_between(log, codec, generation_id, started_ms - skew_ms, started_ms + skew_ms)
+
+
+async def first_between(
+    log: EventLog, codec: Codec, generation_id: str, from_ms: int, until_ms: int
+) -> Located | None:
+    """The generation's first whole record that was appended in a span of time; None where there is none."""
     partition = partition_of(generation_id.encode(), log.partitions)
-    offset = await log.offset_at(partition, started_ms - skew_ms)
+    offset = await log.offset_at(partition, from_ms)
     if offset is None:
         return None
     reader = log.reader(partition, generation_id.encode(), offset, every=True)
@@ -67,12 +81,21 @@ async def by_time(
             progress = await reader.read()
             for raw in progress.records:
                 whole = await whole_event(log, codec, joiner, raw.value, raw.offset)
-                if whole is not None:
-                    return Located(whole, partition, raw.offset, at_hint=False)
-            beyond = progress.timestamp_ms is not None and progress.timestamp_ms > started_ms + skew_ms
+                if whole is not None:  # one in parts is read from its first part
+                    begins_at = raw.offset if joiner.first_offset is None else joiner.first_offset
+                    return Located(whole, partition, begins_at, at_hint=False)
+            beyond = progress.timestamp_ms is not None and progress.timestamp_ms > until_ms
             if progress.caught_up or beyond:
                 return None
     except OffsetGone:
         return None
     finally:
         reader.close()
+
+
+async def holds_window(log: EventLog, generation_id: str, skew_ms: int) -> bool:
+    """Whether the log still holds the whole span in which a generation can have begun: what is not there never was."""
+    partition = partition_of(generation_id.encode(), log.partitions)
+    first, end = await log.bounds(partition)
+    offset = await log.offset_at(partition, start_ms(generation_id) - skew_ms)
+    return first < (end if offset is None else offset)

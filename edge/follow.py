@@ -1,12 +1,12 @@
 """The one path by which every client reads a generation: live, resumed, on another edge, finished.
 
-First connect is "resume from nothing". A follower delivers what ``schemas.reading`` says, from one of two sources: the
-window of a generation that runs here, or the log. It starts in memory where it can, and goes on from the log when the
-window no longer holds what it needs or when emitting from memory is over (lease lost, publish failed). Seq decides what
-is delivered, so changing the source loses and repeats nothing.
+First connect is "resume from nothing". A follower delivers what ``schemas.reading`` says, from one of three sources: the
+window of a generation that runs here, the log, or the archive. It starts in memory where it can, and goes on from the log
+when the window no longer holds what it needs or when emitting from memory is over (lease lost, publish failed); from the
+archive it goes on where the log does. Seq decides what is delivered, so changing the source loses and repeats nothing.
 
 Invariants: what it returns was acknowledged by the log; it returns the terminal at most once, and nothing behind it.
-Before: ``generation`` or ``log``. After: ``emit`` writes it out; ``resume`` decides whether there is a follower at all.
+Before: ``generation``, ``log`` or ``past``. After: ``emit`` writes it out; ``resume`` decides whether there is a follower at all.
 """
 
 from collections import deque
@@ -14,8 +14,11 @@ from collections import deque
 from edge.decode import whole_event
 from edge.generation import Delivered, Generation
 from edge.log import EventLog, LogAway, OffsetGone, Progress, Raw, Reader
+from edge.past import Past
 from schemas.codec import Codec
 from schemas.errors import TokentrailError
+from schemas.events import Kind
+from schemas.outcomes import ERRORS
 from schemas.parts import Joiner
 from schemas.reading import Reading, Verdict
 
@@ -27,11 +30,19 @@ DECODE_EVENTS_MAX = 64
 
 
 class Hole(TokentrailError):
-    """The generation ended properly, but an event before its end is held nowhere."""
+    """An event that is wanted is held nowhere, and no ``error`` terminal closes the hole."""
+
+    code = "resume_expired"
 
     def __init__(self, first_available_seq: int | None) -> None:
-        super().__init__("the events after this cursor are held nowhere any more")
+        super().__init__(ERRORS[self.code].meaning)
         self.first_available_seq = first_available_seq
+
+
+class Erased(Hole):
+    """The generation was forgotten on request: nothing of it is said any more."""
+
+    code = "erased"
 
 
 class LogSilent(TokentrailError):
@@ -49,9 +60,11 @@ class Follower:
         next_seq: the first seq that is wanted.
         offset: where reading the log would begin.
         local: the generation's memory where it runs here.
+        past: the archive's part, which is read before the log.
 
     Attributes:
         seen_seq: the highest seq that reading came across, wanted or not; -1 for none.
+        jumped: whether an ``error`` terminal was taken over a range that is missing where it was read.
 
     """
 
@@ -64,6 +77,7 @@ class Follower:
         next_seq: int,
         offset: int,
         local: Generation | None,
+        past: Past | None = None,
     ) -> None:
         self._log = log
         self._codec = codec
@@ -73,6 +87,7 @@ class Follower:
         self._offset = offset
         self._position = offset
         self._local = local
+        self._past = past
         self._reader: Reader | None = None
         self._joiner = Joiner(codec)
         self._ready: deque[Delivered] = deque()
@@ -80,6 +95,7 @@ class Follower:
         self._progress: Progress | None = None
         self._seen_above: int | None = None
         self.seen_seq = -1
+        self.jumped = False
         self._hole: Hole | None = None
         self.reading = Reading(next_seq)
         self.caught_up = False
@@ -102,7 +118,12 @@ class Follower:
     @property
     def remote(self) -> bool:
         """Whether it reads from the log."""
-        return self._local is None or self._local.on_log
+        return self._past is None and (self._local is None or self._local.on_log)
+
+    @property
+    def begins_behind(self) -> int | None:
+        """The first seq that the log has where the wanted one is not there any more; None where nothing is missing yet."""
+        return self._seen_above if self.caught_up and not (self._ready or self.ended) else None
 
     async def read(self) -> list[Delivered]:
         """The next events; none only where the generation ended before what was wanted.
@@ -138,8 +159,14 @@ class Follower:
 
     async def _more(self) -> None:
         local = self._local
+        if self._past is not None:
+            await self._from_past(self._past)
+            return
         if local is None or local.on_log:
             await self._from_log()
+            return
+        if local.erased:
+            self._erase()
             return
         found = local.since(self.reading.next_seq)
         if found is None:
@@ -154,6 +181,23 @@ class Follower:
             if local.log_away:
                 raise LogSilent("the log takes no records at the moment")
             await local.news()
+
+    async def _from_past(self, past: Past) -> None:
+        try:
+            page = await past.page()
+            if page is not None:
+                for delivered in page:
+                    self._judge(delivered)
+                return
+            goes_on_at = await past.goes_on_at()
+        except LogAway as away:
+            raise LogSilent(str(away)) from away
+        self._past = None
+        if goes_on_at is not None:
+            self._offset = self._position = goes_on_at
+        elif not self.reading.ended:
+            self.reading.ended = True
+            self._hole = Hole(past.found.first_seq if self._seen_above is None else self._seen_above)
 
     async def _from_log(self) -> None:
         if self._local is not None and self._local.log_away:
@@ -175,12 +219,23 @@ class Follower:
             self.caught_up = self._progress.caught_up
             self._position = self._progress.position
 
+    def _erase(self) -> None:
+        """What is ready is not handed out either."""
+        self._ready.clear()
+        self.reading.ended = True
+        self._hole = Erased(None)
+
     def _judge(self, delivered: Delivered) -> None:
         event = delivered.event
+        if event.kind is Kind.FORGOTTEN:
+            self._erase()
+            return
         if event.seq is not None and event.seq > self.seen_seq:
             self.seen_seq = event.seq
+        wanted = self.reading.next_seq
         verdict = self.reading.offer(event)
         if verdict is Verdict.DELIVER:
+            self.jumped = self.jumped or (event.seq or 0) > wanted
             self._ready.append(delivered)
             self._offset = delivered.offset + 1
         elif verdict is Verdict.GAP:
@@ -189,4 +244,4 @@ class Follower:
             self._seen_above = event.seq
 
 
-__all__ = ["Follower", "Hole", "LogSilent", "OffsetGone"]
+__all__ = ["Erased", "Follower", "Hole", "LogSilent", "OffsetGone"]

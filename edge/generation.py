@@ -73,6 +73,7 @@ class Generation:
         self.terminal: Delivered | None = None
         self.on_log = False
         self.log_away = False
+        self.erased = False
         self.readers = 0
         self.ended = asyncio.Event()
         self.head: asyncio.Future[Head] = asyncio.get_running_loop().create_future()
@@ -125,6 +126,11 @@ class Generation:
     def leave_memory(self) -> None:
         """From now on readers follow the log, for good."""
         self.on_log = True
+        self.wake()
+
+    def erase(self) -> None:
+        """It is forgotten on request: readers are given nothing more of it."""
+        self.erased = True
         self.wake()
 
     def wake(self) -> None:

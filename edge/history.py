@@ -1,12 +1,13 @@
-"""Everything the log holds of one generation, trace records included, up to now.
+"""Everything that is held of one generation, trace records included, up to now.
 
-For the answers that are about a generation rather than of it: its state, its finished body. Before: ``find``. After:
-``routes``, ``result``.
+For the answers that are about a generation rather than of it: its state, its finished body. Before: ``find``, ``past``.
+After: ``routes``, ``result``.
 """
 
 from edge.decode import whole_event
 from edge.find import Located
 from edge.log import EventLog, OffsetGone
+from edge.past import Past
 from schemas.codec import Codec
 from schemas.events import Kind, LogEvent
 from schemas.parts import Joiner
@@ -20,6 +21,9 @@ class History:
         self.records: list[LogEvent] = []
         self.delivered: list[LogEvent] = []
         self.complete = True
+        self.erased = False
+        self._jumped = False
+        self._reading = Reading(0)
 
     @property
     def terminal(self) -> LogEvent | None:
@@ -33,15 +37,54 @@ class History:
         first = self.delivered[0] if self.delivered else None
         return first if first is not None and first.kind is Kind.MESSAGE_START else None
 
+    @property
+    def whole(self) -> bool:
+        """Whether nothing before its end is missing, or it is known to be forgotten."""
+        return self.erased or (self.start is not None and self.complete and not self._jumped)
+
+    def take(self, event: LogEvent) -> None:
+        """The next record in log order."""
+        self.records.append(event)
+        self.erased = self.erased or event.kind is Kind.FORGOTTEN
+        wanted = self._reading.next_seq
+        verdict = self._reading.offer(event)
+        if verdict is Verdict.DELIVER:
+            self._jumped = self._jumped or (event.seq or 0) > wanted
+            self.delivered.append(event)
+        elif verdict is Verdict.GAP:
+            self.complete = False
+
     def answer(self) -> list[LogEvent]:
         """What the finished body is assembled from: the delivered events, and usage records kept from the client."""
         return [*self.delivered, *(r for r in self.records if r.kind is Kind.USAGE)]
 
 
 async def read_history(log: EventLog, codec: Codec, located: Located) -> History:
-    """Read from the generation's first record to the end that the log has now."""
-    history, reading, joiner = History(), Reading(0), Joiner(codec)
-    reader = log.reader(located.partition, located.event.generation_id.encode(), located.offset)
+    """Read from the generation's first record to the end that the log has now. Raises LogAway."""
+    history = History()
+    where = located.event.generation_id, located.partition, located.offset
+    await _read_on(log, codec, *where, history)
+    return history
+
+
+async def read_past(past: Past, log: EventLog, codec: Codec) -> History:
+    """Read what the archive holds, and the log where that goes on. Raises LogAway."""
+    history = History()
+    async for event in past.events():
+        history.take(event)
+    offset = await past.goes_on_at()
+    if offset is not None:
+        await _read_on(log, codec, past.found.generation_id, past.found.partition, offset, history)
+    elif history.terminal is None:
+        history.complete = False
+    return history
+
+
+async def _read_on(
+    log: EventLog, codec: Codec, generation_id: str, partition: int, offset: int, history: History
+) -> None:
+    joiner = Joiner(codec)
+    reader = log.reader(partition, generation_id.encode(), offset)
     try:
         caught_up = False
         while not caught_up:
@@ -50,14 +93,8 @@ async def read_history(log: EventLog, codec: Codec, located: Located) -> History
             for raw in progress.records:
                 event = await whole_event(log, codec, joiner, raw.value, raw.offset)
                 if event is not None:
-                    history.records.append(event)
-                    verdict = reading.offer(event)
-                    if verdict is Verdict.DELIVER:
-                        history.delivered.append(event)
-                    elif verdict is Verdict.GAP:
-                        history.complete = False
+                    history.take(event)
     except OffsetGone:
         history.complete = False
     finally:
         reader.close()
-    return history

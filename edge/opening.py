@@ -5,7 +5,7 @@ own: fewer, fuller produce requests. Nothing here waits or writes. Before: ``rou
 """
 
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 from edge.clock import Clock
 from edge.dialects import BadRequest, ClientRequest
@@ -28,15 +28,17 @@ class Opening:
         settings: routes, policies, and how many partitions are this edge's own.
         clock: the process's.
         partitions: of the events topic.
-        secret: the signing secret in force.
+        secret_of: the signing secret of a generation, by its id.
 
     """
 
-    def __init__(self, settings: Settings, clock: Clock, partitions: int, secret: bytes) -> None:
+    def __init__(
+        self, settings: Settings, clock: Clock, partitions: int, secret_of: Callable[[str], bytes]
+    ) -> None:
         self._settings = settings
         self._clock = clock
         self._partitions = partitions
-        self._secret = secret
+        self._secret_of = secret_of
         self._own = _own_partitions(settings, partitions)
 
     def targets(self, model: str, dialect: str) -> list[Target]:
@@ -69,7 +71,8 @@ class Opening:
             raise BadRequest("X-Tokentrail-On-Disconnect must be grace, continue or cancel")
         generation_id = self._new_id(wall_us)
         partition = partition_of(generation_id.encode(), self._partitions)
-        identity = Identity(generation_id, caller.tenant, caller.id, dialect, partition, self._secret, start)
+        secret = self._secret_of(generation_id)
+        identity = Identity(generation_id, caller.tenant, caller.id, dialect, partition, secret, start)
         return Generation(identity, accepted_us, wall_us, policy)
 
     def _new_id(self, wall_us: int) -> str:

@@ -167,6 +167,15 @@ class Registry:
         )
         return True
 
+    def erase(self, generation_id: str) -> None:
+        """A generation is forgotten on request: its readers here get nothing more of it, and it ends if it runs."""
+        entry = self._entries.get(generation_id)
+        if entry is not None:
+            entry.generation.erase()
+            self.cancel(
+                generation_id, CancelRequested(mode="hard", reason="policy_violation", source="forget")
+            )
+
     def keep_budget(self) -> None:
         """Bring the windows below ``limit.window_bytes``."""
         total = sum(entry.generation.window_bytes for entry in self._entries.values())

@@ -97,7 +97,9 @@ class WholeAnswer:
         try:
             while not self._follower.ended:
                 events.extend(delivered.event for delivered in await self._follower.read())
-        except (Hole, OffsetGone):
+        except Hole as hole:
+            return self._failure(hole.code)
+        except OffsetGone:
             return self._failure("resume_expired")
         except LogSilent:
             return self._failure("log_unavailable")

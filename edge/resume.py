@@ -1,23 +1,32 @@
 """The cursor table: what a presented cursor is answered, before any byte of a stream.
 
 One function, ``open_stream``, in the order of the table: can it be parsed (400), is the generation known and the
-caller's (404, one body for both), is the signature good (401), is it the terminal (204), does it lie ahead (409), is
-what follows still held (410); else a follower that stands behind the cursor. Before: ``find``. After: ``follow``,
-``emit``.
+caller's (404, one body for both), is the signature good (401), is it forgotten (410), is it the terminal (204), does it
+lie ahead (409), is what follows still held (410); else a follower that stands behind the cursor. Memory is asked first,
+then the log, then the archive: each only where the one before does not hold what is wanted. One that does not answer is
+never taken for one that holds nothing. Before: ``find``, ``past``. After: ``follow``, ``emit``.
 """
 
 from typing import NamedTuple
 
+from edge.archive import Archive, ArchiveAway, Found
 from edge.clock import Clock
-from edge.find import Located, at_hint, by_time
-from edge.follow import Follower, Hole, OffsetGone
+from edge.configured import Configured
+from edge.find import Located, at_hint, by_time, holds_window
+from edge.follow import Follower, Hole, LogSilent, OffsetGone
 from edge.generation import Generation
-from edge.log import EventLog
+from edge.history import History, read_history, read_past
+from edge.log import EventLog, LogAway
+from edge.past import Past
+from edge.presented import Ask, CursorMalformed, ModeUnknown, Presented, ask_of, read_cursor
 from edge.registry import Registry
 from schemas.codec import Codec
-from schemas.cursor import Cursor, CursorMalformed, parse, verify
+from schemas.cursor import Cursor
 from schemas.ids import is_uuid7
 from schemas.settings import ApiKey, Settings
+from schemas.signing import Signing
+
+__all__ = ["Desk", "Opened", "Presented", "Refusal", "read_cursor"]
 
 PRELOAD_EVENTS_MAX = 64
 """So much of a generation is read before the head, to find a hole while a status can still say so."""
@@ -31,6 +40,20 @@ class Refusal(NamedTuple):
     first_available_seq: int | None = None
 
 
+NOT_FOUND = Refusal(404, "not_found")
+NOT_GOOD = Refusal(401, "cursor_invalid")
+EXPIRED = Refusal(410, "resume_expired")
+ERASED = Refusal(410, "erased")
+
+
+class Owner(NamedTuple):
+    """Whose generation it is, by its own records."""
+
+    tenant: str
+    key_id: str
+    dialect: str
+
+
 class Opened(NamedTuple):
     """A stream may begin."""
 
@@ -39,14 +62,6 @@ class Opened(NamedTuple):
     key_id: str
     dialect: str
     resumed_from: int | None
-
-
-class Presented(NamedTuple):
-    """What the client showed: ``last_event_id`` from the header, ``after`` from the query, ``token`` beside a plain id."""
-
-    last_event_id: str | None = None
-    after: str | None = None
-    token: str | None = None
 
 
 class Desk:
@@ -58,31 +73,60 @@ class Desk:
         codec: the process's.
         registry: what runs here.
         clock: the process's.
+        archive: what the log does not hold any more; None where there is none.
+        configured: what is forgotten on request.
 
     """
 
     def __init__(
-        self, settings: Settings, log: EventLog, codec: Codec, registry: Registry, clock: Clock
+        self,
+        settings: Settings,
+        log: EventLog,
+        codec: Codec,
+        registry: Registry,
+        clock: Clock,
+        archive: Archive | None = None,
+        configured: Configured | None = None,
     ) -> None:
         self._settings = settings
+        self._skew_ms = settings.resume.skew_s * 1000
         self._log = log
         self._codec = codec
         self._registry = registry
         self._clock = clock
-        self._secrets = [secret.get_secret_value().encode() for secret in settings.secrets.cursor]
+        self._archive = archive
+        self._configured = configured
+        self._signing = Signing(settings.secrets.cursor)
 
     async def open_stream(self, caller: ApiKey, generation_id: str, shown: Presented) -> Opened | Refusal:
         """A follower behind the cursor, or why there is none. Raises LogAway."""
         try:
-            cursor = read_cursor(shown)
-        except CursorMalformed:
-            return Refusal(400, "cursor_invalid")
-        if not is_uuid7(generation_id):
-            return Refusal(404, "not_found")
+            ask = ask_of(caller, generation_id, shown)
+        except (CursorMalformed, ModeUnknown) as error:
+            return Refusal(400, "bad_request" if isinstance(error, ModeUnknown) else "cursor_invalid")
+        if (settled := self._settled(caller, generation_id, ask)) is not None:
+            return settled
         local = self._registry.get(generation_id)
         if local is not None and local.start_offset is not None and not local.on_log:
-            return await self._local(caller, local, cursor, shown)
-        return await self._remote(caller, generation_id, cursor, shown)
+            return self._local(ask, local)
+        return await self._remote(ask)
+
+    async def history(self, caller: ApiKey, generation_id: str) -> History | Refusal:
+        """All that is held of a generation of the caller's tenant, by log and archive. Raises LogAway."""
+        if (settled := self._settled(caller, generation_id)) is not None:
+            return settled
+        held: History | None = None
+        located = await self.locate(generation_id)
+        if located is not None and located.event.tenant == caller.tenant:
+            held = await read_history(self._log, self._codec, located)
+        if held is None or not held.whole:
+            past = await self._past(caller, generation_id, None, alone=held is None)
+            if past is not None and (unreadable := _unreadable(past.found)) is not None:
+                return unreadable
+            held = held if past is None else await read_past(past, self._log, self._codec)
+        if held is None or not held.records:
+            return NOT_FOUND
+        return ERASED if held.erased else held
 
     async def locate(self, generation_id: str, cursor: Cursor | None = None) -> Located | None:
         """Where the log has a generation: at the cursor's hint, else in the window of its id's time."""
@@ -90,65 +134,122 @@ class Desk:
             found = await at_hint(self._log, self._codec, generation_id, cursor)
             if found is not None:
                 return found
-        skew_ms = self._settings.resume.skew_s * 1000
         now_ms = self._clock.wall_us() // 1000
-        return await by_time(self._log, self._codec, generation_id, skew_ms, now_ms)
+        return await by_time(self._log, self._codec, generation_id, self._skew_ms, now_ms)
 
-    def follower(self, located: Located, next_seq: int, local: Generation | None = None) -> Follower:
+    def follower(self, located: Located, next_seq: int) -> Follower:
         """A follower that begins at a located record."""
         event = located.event
         return Follower(
-            self._log, self._codec, event.generation_id, located.partition, next_seq, located.offset, local
+            self._log, self._codec, event.generation_id, located.partition, next_seq, located.offset, None
         )
 
-    def _allowed(
-        self, caller: ApiKey, generation_id: str, key_id: str, cursor: Cursor | None, shown: Presented
-    ) -> bool:
-        if cursor is None:
-            return True
-        if cursor.sig is None:
-            return shown.last_event_id is None and caller.id == key_id
-        return verify(self._secrets, generation_id, cursor, key_id)
+    def _settled(self, caller: ApiKey, generation_id: str, ask: Ask | None = None) -> Refusal | None:
+        """What is answered without looking anywhere: for an id that cannot be, and for what is forgotten."""
+        if not is_uuid7(generation_id):
+            return NOT_FOUND
+        forgotten = self._configured.forgotten(generation_id) if self._configured is not None else None
+        if forgotten is None:
+            return None
+        if forgotten.tenant != caller.tenant:
+            return NOT_FOUND
+        return ERASED if ask is None or self._allowed(ask, forgotten.key_id) else NOT_GOOD
 
-    async def _local(
-        self, caller: ApiKey, local: Generation, cursor: Cursor | None, shown: Presented
-    ) -> Opened | Refusal:
+    def _allowed(self, ask: Ask, key_id: str) -> bool:
+        if ask.cursor is None:
+            return True
+        if ask.cursor.sig is None:
+            return ask.plain_allowed and ask.caller.id == key_id
+        return self._signing.verify(ask.generation_id, ask.cursor, key_id, self._clock.wall_us())
+
+    def _local(self, ask: Ask, local: Generation) -> Opened | Refusal:
         identity = local.identity
-        if identity.tenant != caller.tenant:
-            return Refusal(404, "not_found")
-        if not self._allowed(caller, local.id, identity.key_id, cursor, shown):
-            return Refusal(401, "cursor_invalid")
-        if cursor is not None:
+        if identity.tenant != ask.caller.tenant:
+            return NOT_FOUND
+        if not self._allowed(ask, identity.key_id):
+            return NOT_GOOD
+        if (cursor := ask.behind) is not None:
             terminal = local.terminal.event.seq if local.terminal is not None else None
             if cursor.seq == terminal:
                 return Refusal(204, "ended")
             highest = local.window_first_seq + len(local.window) - 1
             if cursor.seq > highest and (cursor.sig is None or terminal is not None):
                 return Refusal(409, "cursor_ahead")
-        next_seq = 0 if cursor is None else cursor.seq + 1
         offset = local.start_offset or 0
-        follower = Follower(self._log, self._codec, local.id, identity.partition, next_seq, offset, local)
-        return Opened(
-            follower, identity.tenant, identity.key_id, identity.dialect, cursor.seq if cursor else None
-        )
+        follower = Follower(self._log, self._codec, local.id, identity.partition, ask.next_seq, offset, local)
+        return _opened(follower, Owner(identity.tenant, identity.key_id, identity.dialect), ask)
 
-    async def _remote(
-        self, caller: ApiKey, generation_id: str, cursor: Cursor | None, shown: Presented
-    ) -> Opened | Refusal:
-        located = await self.locate(generation_id, cursor)
-        if located is None and cursor is not None and verify(self._secrets, generation_id, cursor, caller.id):
-            return Refusal(410, "resume_expired")  # we gave this id out: there was such a generation
-        if located is None or located.event.tenant != caller.tenant:
-            return Refusal(404, "not_found")
+    async def _remote(self, ask: Ask) -> Opened | Refusal:
+        located = await self.locate(ask.generation_id, ask.behind)
+        if located is None or located.event.tenant != ask.caller.tenant:  # both take one way to one answer
+            return await self._archived(ask, None)
         event = located.event
-        if not self._allowed(caller, generation_id, event.key_id, cursor, shown):
-            return Refusal(401, "cursor_invalid")
-        follower = self.follower(located, 0 if cursor is None else cursor.seq + 1)
-        refusal = await self._read_ahead(follower, cursor)
+        if not self._allowed(ask, event.key_id):
+            return NOT_GOOD
+        follower = self.follower(located, ask.next_seq)
+        answer = await self._begun(follower, Owner(event.tenant, event.key_id, event.dialect), ask)
+        lacks = answer.follower.jumped if isinstance(answer, Opened) else answer.code == EXPIRED.code
+        if not lacks:
+            return answer
+        try:
+            better = await self._archived(ask, answer)
+        except BaseException:
+            follower.close()
+            raise
+        if better is not answer:
+            follower.close()
+        return better
+
+    async def _archived(self, ask: Ask, answer: Opened | Refusal | None) -> Opened | Refusal:
+        """What the archive makes of it. ``answer``: that of the log alone, None where it holds nothing of it."""
+        given_out = ask.cursor is not None and self._signing.verify(
+            ask.generation_id, ask.cursor, ask.caller.id, self._clock.wall_us()
+        )
+        from_seq = max(0, ask.next_seq - 1)
+        alone = answer is None and not given_out
+        past = await self._past(ask.caller, ask.generation_id, from_seq, alone=alone)
+        if past is None:  # an id that we gave out says that there was such a generation
+            return answer or (EXPIRED if given_out else NOT_FOUND)
+        found = past.found
+        if not self._allowed(ask, found.key_id):
+            return NOT_GOOD
+        if (unreadable := _unreadable(found)) is not None:
+            return answer if answer is not None and not found.erased else unreadable
+        follower = Follower(
+            self._log, self._codec, ask.generation_id, found.partition, ask.next_seq, 0, None, past
+        )
+        return await self._begun(follower, Owner(found.tenant, found.key_id, found.dialect), ask)
+
+    async def _past(
+        self, caller: ApiKey, generation_id: str, from_seq: int | None, *, alone: bool
+    ) -> Past | None:
+        """What the archive has of it. ``alone``: nothing says that it was ever there.
+
+        Where the archive does not answer, such a generation is unknown if the log must hold it and does not.
+        """
+        if self._archive is None:
+            return None
+        try:
+            found = await self._archive.find(caller.tenant, generation_id)
+        except ArchiveAway:
+            if alone and await holds_window(self._log, generation_id, self._skew_ms):
+                return None
+            raise
+        if found is None:
+            return None
+        return Past(self._archive, self._log, self._codec, self._settings, found, from_seq)
+
+    async def _begun(self, follower: Follower, owner: Owner, ask: Ask) -> Opened | Refusal:
+        """The stream, if nothing stands in its way."""
+        try:
+            refusal = await self._read_ahead(follower, ask.behind)
+        except BaseException:
+            follower.close()
+            raise
         if refusal is not None:
             follower.close()
             return refusal
-        return Opened(follower, event.tenant, event.key_id, event.dialect, cursor.seq if cursor else None)
+        return _opened(follower, owner, ask)
 
     async def _read_ahead(self, follower: Follower, cursor: Cursor | None) -> Refusal | None:
         """Read to behind the cursor; what stands in the way of a stream is found while a status can say so.
@@ -159,9 +260,13 @@ class Desk:
         try:
             await follower.preload(PRELOAD_EVENTS_MAX)
         except Hole as hole:
-            return Refusal(410, "resume_expired", hole.first_available_seq)
+            return Refusal(410, hole.code, hole.first_available_seq)
         except OffsetGone:
-            return Refusal(410, "resume_expired")
+            return EXPIRED
+        except LogSilent as silent:
+            raise LogAway(str(silent)) from silent
+        if follower.begins_behind is not None:
+            return Refusal(410, EXPIRED.code, follower.begins_behind)
         if cursor is None:
             return None
         follower.skip_to(cursor.seq)  # an error that ended it earlier is a terminal for everyone
@@ -171,17 +276,12 @@ class Desk:
         return Refusal(409, "cursor_ahead") if nothing_there and cursor.sig is None else None
 
 
-def read_cursor(shown: Presented) -> Cursor | None:
-    """The cursor of a request: Last-Event-ID, else ``after``; a plain seq takes its signature from the token.
+def _opened(follower: Follower, owner: Owner, ask: Ask) -> Opened:
+    return Opened(follower, *owner, None if ask.behind is None else ask.behind.seq)
 
-    Raises CursorMalformed; an empty Last-Event-ID is no cursor either, never "from the beginning".
-    """
-    text = shown.last_event_id if shown.last_event_id is not None else shown.after
-    if text is None:
-        return None
-    cursor = parse(text)
-    if cursor.sig is None and shown.token is not None:
-        fields = dict(pair.partition("=")[::2] for pair in shown.token.split("&"))
-        if fields.get("seq") == str(cursor.seq):
-            return cursor._replace(sig=fields.get("sig"))
-    return cursor
+
+def _unreadable(found: Found) -> Refusal | None:
+    """Why the archive gives nothing of what it knows: forgotten, or without the text that was streamed."""
+    if found.erased:
+        return ERASED
+    return None if found.readable else EXPIRED

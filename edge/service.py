@@ -12,8 +12,10 @@ from collections.abc import Mapping
 
 import structlog
 
+from edge.archive import Archive
 from edge.auth import Keys
 from edge.clock import Clock
+from edge.configured import Configured
 from edge.dialects import ClientRequest, Dialect
 from edge.driver import FOREIGN_TERMINAL, Driver
 from edge.follow import Follower, Hole, LogSilent, OffsetGone
@@ -29,6 +31,7 @@ from schemas.codec import Codec
 from schemas.errors import TokentrailError
 from schemas.records import ControlKind, ControlRecord
 from schemas.settings import ApiKey, Settings
+from schemas.signing import Signing
 
 log = structlog.get_logger()
 
@@ -46,26 +49,33 @@ class EdgeService:
         self.codec = codec
         self.clock = clock
         self.metrics = Metrics(settings.models)
-        self.keys = Keys(settings.keys)
+        self.keys = Keys(settings.keys, clock.wall_us)
         self.registry = Registry(settings, self.metrics, clock.now_us)
-        self.desk = Desk(settings, event_log, codec, self.registry, clock)
+        self.configured = Configured(
+            lambda: clock.wall_us() // 1000, self.registry.erase, self.keys.configure
+        )
+        self.archive = Archive(settings.clickhouse) if settings.clickhouse.url else None
+        self.desk = Desk(settings, event_log, codec, self.registry, clock, self.archive, self.configured)
         self.upstream = Upstream(settings.timeout.connect_s, settings.limit.upstream_head_bytes)
-        self.secret = settings.secrets.cursor[0].get_secret_value().encode()
+        self.signing = Signing(settings.secrets.cursor)
         self.stopping = False
         self._tasks: set[asyncio.Task[None]] = set()
-        self._control: asyncio.Task[None] | None = None
+        self._following: list[asyncio.Task[None]] = []
         self._winding: asyncio.Task[None] | None = None
-        self.opening = Opening(settings, clock, event_log.partitions, self.secret)
+        self.opening = Opening(settings, clock, event_log.partitions, self.secret_of)
 
     async def start(self) -> None:
         """Connect; raises LogAway with what to do."""
         await self.log.start()
         await self.upstream.start()
-        self._control = asyncio.get_running_loop().create_task(
-            self.registry.follow_control(self.log, self.codec)
-        )
-        self._control.add_done_callback(_report)
-        self._budget = asyncio.get_running_loop().create_task(self.registry.keep_budget_always())
+        for work in (
+            self.registry.follow_control(self.log, self.codec),
+            self.configured.follow(self.log, self.codec),
+            self.registry.keep_budget_always(),
+        ):
+            task = asyncio.get_running_loop().create_task(work)
+            task.add_done_callback(_report)
+            self._following.append(task)
 
     async def wind_up(self) -> None:
         """Let running generations end for a while, then end the rest; once, whoever asks.
@@ -91,9 +101,10 @@ class EdgeService:
     async def stop(self) -> None:
         """Wind up, flush and disconnect."""
         await self.wind_up()
-        if self._control is not None:
-            self._control.cancel()
-            self._budget.cancel()
+        for task in self._following:
+            task.cancel()
+        if self.archive is not None:
+            await self.archive.close()
         await self.upstream.stop()
         await self.log.stop()
 
@@ -101,8 +112,9 @@ class EdgeService:
         """None when this edge can serve, else what is missing."""
         if self.stopping:
             return "stopping"
-        if not self.log.control_read:
-            return "control is not read to its end yet"
+        for topic, read in (("control", self.log.control_read), ("config", self.log.config_read)):
+            if not read:
+                return f"{topic} is not read to its end yet"
         try:
             await self.log.bounds(0)
         except LogAway as away:
@@ -144,6 +156,17 @@ class EdgeService:
         if not opened:
             raise LogAway("the log did not take the start of the generation in time")
         return entry
+
+    def secret_of(self, generation_id: str) -> bytes:
+        """The secret that signs a generation's ids: the one in force at its start, whoever reads and whenever."""
+        return self.signing.secret_of(generation_id, self.clock.wall_us())
+
+    async def alias_of(self, upstream_id: str, tenant: str) -> str | None:
+        """The tenant's generation with a provider's id: as the edges told one another, else as the archive has it."""
+        found = await self.registry.aliased(upstream_id, tenant)
+        if found is None and self.archive is not None:
+            found = await self.archive.generation_named(tenant, upstream_id)
+        return found
 
     async def _run(self, entry: Entry) -> None:
         generation = entry.generation

@@ -9,7 +9,7 @@ This package imports nothing of ours and does no I/O. Reading order:
 ``payloads``              what a kind of record has of its own: the sub-records of the envelope
 ``attempts``              an attempt's beginning and end
 ``events``                LogEvent: one provider event = one record = one seq = one frame
-``records``               what is derived from the log: attempts, generations, ledger lines; control and claims
+``records``               what is derived from the log: attempts, generations, ledger lines; control, claims, config
 ``outcomes``              finish reasons and error codes: status, retryable, the words for people
 ``failures``              how a failure looks in each dialect: bodies and error events
 ``lifecycle``             the states of a generation, as a table

@@ -18,7 +18,14 @@ from typing import Any
 import msgspec
 
 from schemas.events import LogEvent, Struct
-from schemas.records import AttemptRecord, ClaimRecord, ControlRecord, GenerationRecord, LedgerLine
+from schemas.records import (
+    AttemptRecord,
+    ClaimRecord,
+    ConfigRecord,
+    ControlRecord,
+    GenerationRecord,
+    LedgerLine,
+)
 
 MAJOR = 1
 FOLDER = Path(__file__).parent / "avro"
@@ -29,6 +36,7 @@ RECORDS: tuple[type[Struct], ...] = (
     LedgerLine,
     ControlRecord,
     ClaimRecord,
+    ConfigRecord,
 )
 _PLAIN: dict[Any, str] = {str: "string", int: "long", bool: "boolean", bytes: "bytes", type(None): "null"}
 

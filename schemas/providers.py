@@ -4,7 +4,7 @@ A model's routes hold providers of one dialect, since nothing is translated; the
 dialect, of which a call takes those of its own. Before: ``failures`` names the dialects. After: ``settings``.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Self
 
 from pydantic import BaseModel, ConfigDict, Field, SecretStr, model_validator
@@ -45,7 +45,7 @@ class Route(Section):
 
 
 class ApiKey(Section):
-    """A key is stored as the SHA-256 of its text, in hex."""
+    """A key is stored as the SHA-256 of its text, in hex. Two texts of one id are one key: its streams are the id's."""
 
     id: str
     tenant: str
@@ -66,3 +66,14 @@ def check_routes(
         spoken = {providers[route.provider].dialect for route in routes}
         if len(spoken) > 1 and routes is not default:
             raise ValueError(f"{who} is routed to providers of several dialects: {', '.join(sorted(spoken))}")
+
+
+def check_keys(keys: Iterable[ApiKey]) -> None:
+    """An id belongs to one tenant, and a text to one id; ValueError says which does not."""
+    tenants: dict[str, str] = {}
+    owners: dict[str, str] = {}
+    for key in keys:
+        if tenants.setdefault(key.id, key.tenant) != key.tenant:
+            raise ValueError(f"key {key.id!r} is of two tenants: {tenants[key.id]} and {key.tenant}")
+        if owners.setdefault(key.sha256, key.id) != key.id:
+            raise ValueError(f"the keys {owners[key.sha256]!r} and {key.id!r} have the same text")

@@ -1,8 +1,9 @@
-"""What is derived from the log, and the two small topics beside it.
+"""What is derived from the log, and the three small topics beside it.
 
 AttemptRecord, GenerationRecord and LedgerLine are pure functions of the log: the same ``revision`` has the same bytes
-whenever it is emitted. ControlRecord and ClaimRecord are what edges say to one another. Durations stay in integer
-microseconds here; the tables show milliseconds. Money is a plain decimal string.
+whenever it is emitted. ControlRecord and ClaimRecord are what edges say to one another, ConfigRecord what an operator
+says to all of them. Durations stay in integer microseconds here; the tables show milliseconds. Money is a plain decimal
+string.
 
 Before: ``events``. After: ``topics`` says where each travels.
 """
@@ -240,3 +241,49 @@ class ClaimRecord(Struct, frozen=True, kw_only=True):
     body_hash: str
     edge_id: str
     wall_us: int
+
+
+class ConfigKind(Word):
+    """What an operator says to running processes."""
+
+    UNKNOWN = "unknown"
+    API_KEY = "api_key"
+    FORGOTTEN = "forgotten"
+
+
+class KeyHash(Struct, frozen=True, kw_only=True):
+    """One text of an API key, as its SHA-256 in hex; good until an instant, None: until it is taken away."""
+
+    sha256: str
+    until_us: int | None = None
+
+
+class KeyEntry(Struct, frozen=True, kw_only=True):
+    """An API key: its texts change in a rotation, its id and with it its streams do not. No hash: revoked."""
+
+    tenant: str
+    label: str = ""
+    roles: list[str] = []
+    hashes: list[KeyHash] = []
+
+
+class ForgottenEntry(Struct, frozen=True, kw_only=True):
+    """A generation that was erased on request, and whose it was."""
+
+    tenant: str
+    key_id: str
+
+
+class ConfigRecord(Struct, frozen=True, kw_only=True):
+    """A record of ``tokentrail.config.v1``: all that holds of one thing by name; the last of its key stands."""
+
+    kind: ConfigKind
+    name: str  # the API key's id, the generation's id
+    wall_us: int
+    api_key: KeyEntry | None = None
+    forgotten: ForgottenEntry | None = None
+
+    @property
+    def key(self) -> bytes:
+        """The record's key in the topic."""
+        return f"{self.kind.value}/{self.name}".encode()

@@ -22,7 +22,7 @@ from pydantic_settings import (
 )
 
 from schemas.limits import Limit
-from schemas.providers import ApiKey, Provider, Route, Section, check_routes
+from schemas.providers import ApiKey, Provider, Route, Section, check_keys, check_routes
 from schemas.signing import SigningSecret, check_secrets
 
 __all__ = ["ApiKey", "Limit", "Provider", "Route", "Section", "Settings"]
@@ -248,6 +248,7 @@ class Settings(BaseSettings):
             if not holds:
                 raise ValueError(f"these settings contradict one another: {said} must hold")
         check_routes(self.providers, self.models, self.default_route)
+        check_keys(self.keys)
         return self
 
 

@@ -115,7 +115,7 @@ CONFIG = Topic(
     1,
     None,
     "compact",
-    "keys (hashes), routes, prices and policies, versioned",
+    "API keys (hashes), and what is forgotten on request: read by every edge from the beginning",
 )
 
 TOPICS: tuple[Topic, ...] = (

@@ -126,7 +126,7 @@ async def _generate(request: Request, dialect: Dialect) -> Response:
     hooks: Hooks = ReaderHooks(service, follower, generation, identity.start.model)
     if not asked.stream:
         return AsgiResponse(WholeAnswer(follower, dialect, headers, hooks, generation))
-    frames = Frames(dialect.name, generation.id, identity.key_id, service.secret)
+    frames = Frames(dialect.name, generation.id, identity.key_id, identity.secret)
     return AsgiResponse(
         EventStream(
             follower,

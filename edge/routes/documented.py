@@ -128,6 +128,11 @@ CALL_HEADERS = [
 CURSOR_HEADERS = [
     header("Last-Event-ID", "The id of the last event that the client has."),
     header("X-Resumption-Token", "A plain seq's signature: `seq=…&sig=…`."),
+    header(
+        "X-Resume-Mode",
+        "`from-start` plays it all again, whatever the id says.",
+        {"type": "string", "enum": ["after-last-id", "from-start"]},
+    ),
 ]
 _LINK: Schema = {"type": "string", "pattern": "^/v1/generations/"}
 _COMPONENTS: dict[str, Schema] = {

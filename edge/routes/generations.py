@@ -16,7 +16,6 @@ from edge.direct import AsgiResponse
 from edge.emit import EventStream
 from edge.follow import Hole, LogSilent, OffsetGone
 from edge.frames import NATIVE, Frames
-from edge.history import History, read_history
 from edge.result import body_of
 from edge.resume import Opened, Presented, Refusal
 from edge.routes.common import Forbidden, ReaderHooks, caller_of, failure, request_id_of, service_of
@@ -37,7 +36,6 @@ from edge.routes.documented import (
 from edge.service import EdgeService
 from edge.state import state_of
 from schemas.events import CancelRequested, LogEvent
-from schemas.ids import is_uuid7
 from schemas.records import ControlKind, ControlRecord
 from schemas.settings import ApiKey
 
@@ -71,7 +69,7 @@ async def events(
     """The stream of any generation behind a cursor (Last-Event-ID, or ?after=), on any edge."""
     service = service_of(request)
     caller = caller_of(request)
-    shown = Presented(request.headers.get("last-event-id"), after, request.headers.get("x-resumption-token"))
+    shown = presented(request, after)
     opened = await service.desk.open_stream(caller, generation_id, shown)
     if isinstance(opened, Refusal):
         service.metrics.resumes.labels(str(opened.status)).inc()
@@ -83,6 +81,14 @@ async def events(
         )
     service.metrics.resumes.labels("200").inc()
     return AsgiResponse(stream(service, request, opened, dialect))
+
+
+def presented(request: Request, after: str | None) -> Presented:
+    """What the client shows of where it stands; ``after`` is the query's."""
+    shown = request.headers
+    return Presented(
+        shown.get("last-event-id"), after, shown.get("x-resumption-token"), shown.get("x-resume-mode")
+    )
 
 
 def refusal(answer: Refusal) -> Response:
@@ -97,7 +103,7 @@ def stream(service: EdgeService, request: Request, opened: Opened, dialect: str)
     """The response of an opened stream."""
     follower = opened.follower
     local = service.registry.get(follower.generation_id)
-    frames = Frames(dialect, follower.generation_id, opened.key_id, service.secret)
+    frames = Frames(dialect, follower.generation_id, opened.key_id, service.secret_of(follower.generation_id))
     headers = [
         (b"x-request-id", request_id_of(service, request).encode("latin-1", "replace")),
         (b"x-generation-id", follower.generation_id.encode()),
@@ -122,27 +128,17 @@ def stream(service: EdgeService, request: Request, opened: Opened, dialect: str)
     )
 
 
-async def history_of(service: EdgeService, caller: ApiKey, generation_id: str) -> History | None:
-    """What the log holds of a generation of the caller's tenant; None for unknown and foreign ones alike."""
-    if not is_uuid7(generation_id):
-        return None
-    located = await service.desk.locate(generation_id)
-    if located is None or located.event.tenant != caller.tenant:
-        return None
-    return await read_history(service.log, service.codec, located)
-
-
 @router.get(
     "/v1/generations/{generation_id}",
-    responses=answers(_STATE) | errors(401, 404, 503),
+    responses=answers(_STATE) | errors(401, 404, 410, 503),
     openapi_extra=SECURED,
 )
 async def generation(request: Request, generation_id: str) -> Response:
     """State, timings so far, attempts, usage, links."""
     service = service_of(request)
-    history = await history_of(service, caller_of(request), generation_id)
-    if history is None or not history.records:
-        return failure("not_found")
+    history = await service.desk.history(caller_of(request), generation_id)
+    if isinstance(history, Refusal):
+        return refusal(history)
     local = service.registry.get(generation_id)
     state = local.state.value if local is not None else None
     return _json(state_of(history, state))
@@ -158,9 +154,9 @@ async def generation(request: Request, generation_id: str) -> Response:
 async def result(request: Request, generation_id: str) -> Response:
     """The finished answer as the dialect's non-streaming body; 202 while it runs."""
     service = service_of(request)
-    history = await history_of(service, caller_of(request), generation_id)
-    if history is None or not history.records:
-        return failure("not_found")
+    history = await service.desk.history(caller_of(request), generation_id)
+    if isinstance(history, Refusal):
+        return refusal(history)
     dialect = dialect_of(history.records[0].dialect)
     if history.terminal is None:
         if not history.complete:

@@ -11,7 +11,7 @@ from fastapi import APIRouter, Query, Request, Response
 
 from edge.dialects import dialect_of
 from edge.direct import AsgiResponse
-from edge.resume import Presented, Refusal
+from edge.resume import Refusal
 from edge.routes.common import caller_of, failure, service_of
 from edge.routes.documented import (
     CURSOR_HEADERS,
@@ -22,7 +22,7 @@ from edge.routes.documented import (
     ref,
     streamed,
 )
-from edge.routes.generations import end, history_of, refusal, stream
+from edge.routes.generations import end, presented, refusal, stream
 from edge.service import EdgeService
 from schemas.events import CancelRequested
 from schemas.settings import ApiKey
@@ -45,14 +45,12 @@ async def retrieve(
 ) -> Response:
     """The response as far as it is, or (``stream=true``) its events behind ``starting_after``, live or again."""
     service, caller = service_of(request), caller_of(request)
-    generation_id = await service.registry.aliased(response_id, caller.tenant)
+    generation_id = await service.alias_of(response_id, caller.tenant)
     if generation_id is None:
         return _unknown(response_id)
     if stream_it.lower() not in _YES:
         return await _as_it_is(service, caller, generation_id)
-    shown = Presented(
-        request.headers.get("last-event-id"), starting_after, request.headers.get("x-resumption-token")
-    )
+    shown = presented(request, starting_after)
     opened = await service.desk.open_stream(caller, generation_id, shown)
     if isinstance(opened, Refusal):
         service.metrics.resumes.labels(str(opened.status)).inc()
@@ -69,7 +67,7 @@ async def retrieve(
 async def cancel(request: Request, response_id: str) -> Response:
     """End a response, from any edge; idempotent. Answers it as it is then."""
     service, caller = service_of(request), caller_of(request)
-    generation_id = await service.registry.aliased(response_id, caller.tenant)
+    generation_id = await service.alias_of(response_id, caller.tenant)
     if generation_id is None:
         return _unknown(response_id)
     seen = await end(service, caller, generation_id, CancelRequested(requested_by=caller.id))
@@ -79,9 +77,9 @@ async def cancel(request: Request, response_id: str) -> Response:
 
 
 async def _as_it_is(service: EdgeService, caller: ApiKey, generation_id: str) -> Response:
-    history = await history_of(service, caller, generation_id)
-    if history is None:
-        return failure("not_found")
+    history = await service.desk.history(caller, generation_id)
+    if isinstance(history, Refusal):
+        return refusal(history)
     if not history.complete:
         return failure("resume_expired")
     body = dialect_of(DIALECT).assemble(history.answer())

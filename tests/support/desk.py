@@ -18,16 +18,16 @@ STRANGER = ApiKey(id="key-9", tenant="other", sha256="2" * 64)
 class Scene:
     """A generation in the log, and the desk of the edge that runs it (memory) or of another one (log)."""
 
-    def __init__(self, where, secrets=(SECRET,)):
+    def __init__(self, where, secrets=None, archive=None, configured=None):
         self.writer = Writer()
         self.where = where
         self.offsets = {}
-        settings = settings_of(secrets={"cursor": [secret.decode() for secret in secrets]})
+        settings = settings_of(secrets={"cursor": list(secrets or [SECRET.decode()])})
         self.registry = Registry(settings, Metrics(), self.writer.clock.now_us)
         if where == "memory":
             self.registry.add(self.writer.generation, driver=None)
         clock = self.writer.clock.clock()
-        self.desk = Desk(settings, self.writer.log, CODEC, self.registry, clock)
+        self.desk = Desk(settings, self.writer.log, CODEC, self.registry, clock, archive, configured)
 
     @property
     def id(self):

@@ -155,7 +155,7 @@ class Client:
         self.first_seq = follower.reading.next_seq
         self.got = []
         self.broke_off = None
-        self.task = asyncio.ensure_future(self._read())
+        self.task = asyncio.ensure_future(self._follow())
 
     @property
     def seqs(self):
@@ -167,7 +167,7 @@ class Client:
         """Give what it was given, as a comparison of live and replay sees it."""
         return [shown(delivered) for delivered in self.got]
 
-    async def _read(self):
+    async def _follow(self):
         try:
             while not self.follower.ended:
                 self.got += await self.follower.read()
@@ -179,6 +179,14 @@ class Client:
     async def done(self, within_s=10):
         """Wait for the end of the reading."""
         await asyncio.wait_for(self.task, within_s)
+        return self
+
+    async def read(self, runs):
+        """Wait for the end, or, of what still runs, for what is there."""
+        if not runs:
+            return await self.done()
+        await turns()
+        await self.leave()
         return self
 
     async def leave(self):

@@ -1,5 +1,7 @@
 """The cursor table, row by row: from this edge's memory and from the log alone, with the same answers."""
 
+from datetime import UTC, datetime, timedelta
+
 import pytest
 
 from edge.resume import Opened, Presented, read_cursor
@@ -16,6 +18,11 @@ OLD_SECRET = b"a retired secret"
 async def scene(request):
     """Give the same scene from both places."""
     return Scene(request.param)
+
+
+def instant(hours):
+    """Give an instant around the generation's start."""
+    return datetime.fromtimestamp(T0_US / 1e6, UTC) + timedelta(hours=hours)
 
 
 def refused(answer):
@@ -86,13 +93,29 @@ async def test_a_forged_cursor_is_401(scene):
 
 
 @pytest.mark.parametrize("where", ["memory", "log"])
-async def test_a_retired_secret_is_good_as_long_as_it_is_kept(where):
-    """Old secrets verify; one that was taken out expires its cursors."""
-    kept = await Scene(where, secrets=(b"the new secret", OLD_SECRET)).written()
+async def test_the_secret_in_force_at_the_start_signs(where):
+    """A newer secret changes nothing for what runs; it is not good for it either, nor the old one for what starts."""
+    old = {"secret": OLD_SECRET.decode()}
+    rotated = [{"secret": "the new secret", "since": instant(1)}, old]
+    kept = await Scene(where, secrets=rotated).written()
     assert await kept.seqs(last_event_id=kept.cursor(2, secret=OLD_SECRET)) == [3, 4]
-    gone = await Scene(where, secrets=(b"the new secret",)).written()
-    refusal = await gone.ask(last_event_id=gone.cursor(2, secret=OLD_SECRET))
+    refusal = await kept.ask(last_event_id=kept.cursor(2, secret=b"the new secret"))
     assert refused(refusal) == (401, "cursor_invalid")
+    since_long = await Scene(where, secrets=[rotated[0] | {"since": instant(-1)}, old]).written()
+    refusal = await since_long.ask(last_event_id=since_long.cursor(2, secret=OLD_SECRET))
+    assert refused(refusal) == (401, "cursor_invalid")
+
+
+@pytest.mark.parametrize("where", ["memory", "log"])
+async def test_a_retired_secret_expires_its_cursors(where):
+    """Taken out, or past its time: 401, and the ids that are given out now are signed by one that is good."""
+    retired = {"secret": OLD_SECRET.decode(), "until": instant(-1)}
+    newest = {"secret": "the new secret", "since": instant(2)}
+    for secrets in ([newest, retired], [newest | {"since": None}]):
+        scene = await Scene(where, secrets=secrets).written()
+        refusal = await scene.ask(last_event_id=scene.cursor(2, secret=OLD_SECRET))
+        assert refused(refusal) == (401, "cursor_invalid")
+        assert await scene.seqs(last_event_id=scene.cursor(2, secret=b"the new secret")) == [3, 4]
 
 
 async def test_unknown_and_foreign_generations_look_the_same(scene):
@@ -136,6 +159,19 @@ async def test_the_token_signs_a_plain_seq(scene):
     assert refused(await scene.ask(last_event_id="1", token=token)) == (401, "cursor_invalid")
     forged = token.replace("sig=", "sig=x")
     assert refused(await scene.ask(last_event_id="2", token=forged)) == (401, "cursor_invalid")
+
+
+async def test_from_start_plays_it_all_again(scene):
+    """X-Resume-Mode from-start: all of it behind any good cursor, also the terminal's; after-last-id is what is usual."""
+    await scene.written()
+    for seq in (2, 4):
+        opened = await scene.ask(last_event_id=scene.cursor(seq), mode="from-start")
+        assert opened.resumed_from is None
+        assert (await Client(opened.follower).done()).seqs == [0, 1, 2, 3, 4]
+    assert await scene.seqs(last_event_id=scene.cursor(2), mode="after-last-id") == [3, 4]
+    forged = scene.cursor(2, secret=b"guessed")
+    assert refused(await scene.ask(last_event_id=forged, mode="from-start")) == (401, "cursor_invalid")
+    assert refused(await scene.ask(last_event_id=scene.cursor(2), mode="backwards")) == (400, "bad_request")
 
 
 async def test_a_plain_seq_beyond_the_log_is_ahead(scene):

@@ -1,0 +1,267 @@
+"""The archive: what ClickHouse holds of a generation, as the events that the log gave. The only file here that knows it.
+
+A row of ``events`` has all that its record had, so an event read from it is the record's own: the same frames, byte for
+byte, and under the same ids, since partition and offset are kept. Every question is about one generation of one tenant
+and of one day, which is the table's key and partition: what else is stored there is not read. Copies of a row are left to
+the reader's rule, which skips them.
+
+Invariant: an archive that does not answer raises ``ArchiveAway`` and is never taken for one that holds nothing.
+Before: ``log`` has passed its retention. After: ``past`` reads it in pages.
+"""
+
+import asyncio
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from typing import Any, NamedTuple
+from urllib.parse import urlsplit
+
+import clickhouse_connect
+import msgspec
+from clickhouse_connect.driver import exceptions as vendor
+from clickhouse_connect.driver.asyncclient import AsyncClient
+
+from edge.generation import Delivered
+from edge.log import LogAway
+from schemas.events import (
+    CONTENT_KINDS,
+    TERMINALS,
+    AttemptEnd,
+    AttemptStart,
+    CancelRequested,
+    Canonical,
+    ClientReader,
+    ErrorEnd,
+    Heartbeat,
+    Kind,
+    LogEvent,
+    MessageEnd,
+    MessageStart,
+    Struct,
+    ToolStatus,
+    Usage,
+)
+from schemas.ids import is_uuid7, start_ms
+from schemas.settings import ClickHouse
+
+CONNECT_S = 2
+ANSWER_S = 10
+"""A point question takes some ten milliseconds: a client is better told to come back than kept waiting for longer."""
+QUESTIONS_MAX = 8
+"""At once, the rest wait: the warehouse has other work, and one replay asks a page at a time."""
+PAGE_ROWS = 500
+"""What is decoded in one go; a page of ordinary events is some hundred kilobytes."""
+
+
+class ArchiveAway(LogAway):
+    """ClickHouse does not answer at the moment: what it holds is not known, so nothing is said of it."""
+
+
+class Found(NamedTuple):
+    """What the archive knows of a generation.
+
+    ``first_seq`` is the lowest that it holds, None for none; ``ended``: with a terminal. ``last_offset`` and
+    ``last_wall_us`` are those of the last record of any kind; ``erased``: forgotten on request; ``readable``: with the
+    text that was streamed, which can be switched off.
+    """
+
+    generation_id: str
+    tenant: str
+    key_id: str
+    dialect: str
+    partition: int
+    first_seq: int | None
+    last_offset: int
+    last_wall_us: int
+    ended: bool
+    erased: bool
+    readable: bool
+
+
+class _Payload(Struct, frozen=True, kw_only=True):
+    """What a record's kind had of its own, as the column ``payload`` holds it."""
+
+    message_start: MessageStart | None = None
+    message_end: MessageEnd | None = None
+    error: ErrorEnd | None = None
+    usage: Usage | None = None
+    heartbeat: Heartbeat | None = None
+    attempt_start: AttemptStart | None = None
+    attempt_end: AttemptEnd | None = None
+    cancel: CancelRequested | None = None
+    tool_status: ToolStatus | None = None
+    client: ClientReader | None = None
+
+
+_canonical = msgspec.json.Decoder(list[Canonical])
+_payload = msgspec.json.Decoder(_Payload)
+_KINDS = {kind.value: kind for kind in Kind}
+_FORMATS = {"UUID": "string", "DateTime64": "int"}
+_OF_ONE = (
+    "tenant = {tenant:String} AND generation_id = {id:UUID} "
+    "AND start = fromUnixTimestamp64Micro({start_us:Int64}, 'UTC')"
+)
+_TERMINALS = ", ".join(f"'{kind.value}'" for kind in sorted(TERMINALS))
+_CONTENT = ", ".join(f"'{kind.value}'" for kind in sorted(CONTENT_KINDS))
+_FIND = f"""
+SELECT any(key_id), any(dialect), any(`partition`), min(seq), max(`offset`), argMax(wall, `offset`),
+    countIf(kind IN ({_TERMINALS})), countIf(kind = 'forgotten'), countIf(kind IN ({_CONTENT}) AND raw IS NULL), count()
+FROM events WHERE {_OF_ONE}
+"""  # noqa: S608 - of our own words
+_COLUMNS = (
+    "`partition`, `offset`, key_id, dialect, kind, seq, after_seq, attempt, wall, edge_id, elapsed_ms, paused_ms, "
+    "raw_event, raw, canonical, payload"
+)
+_PAGE = f"""
+SELECT {_COLUMNS} FROM events
+WHERE {_OF_ONE} AND `offset` > {{after:Int64}} AND (seq >= {{from_seq:Int64}} OR kind IN ({_TERMINALS}, 'forgotten'))
+ORDER BY `partition`, `offset` LIMIT {{rows:UInt32}}
+"""  # noqa: S608 - of our own words
+_PAGE_OF_ALL = f"""
+SELECT {_COLUMNS} FROM events WHERE {_OF_ONE} AND `offset` > {{after:Int64}}
+ORDER BY `partition`, `offset` LIMIT {{rows:UInt32}}
+"""  # noqa: S608 - of our own words
+_NAMED = """
+SELECT toString(generation_id) FROM generations
+WHERE tenant = {tenant:String} AND upstream_id = {upstream_id:String} ORDER BY start DESC LIMIT 1
+"""
+
+
+class Archive:
+    """ClickHouse, asked one small question after the other. It connects at the first one, and again after an outage."""
+
+    def __init__(self, settings: ClickHouse) -> None:
+        self._settings = settings
+        self._client: AsyncClient | None = None
+        self._connecting = asyncio.Lock()
+        self._places = asyncio.Semaphore(QUESTIONS_MAX)
+
+    async def find(self, tenant: str, generation_id: str) -> Found | None:
+        """What is held of a tenant's generation; None for none, and for another tenant's. Raises ArchiveAway."""
+        ((*row, rows),) = await self._ask(_FIND, _one(tenant, generation_id))
+        if not rows:
+            return None
+        key_id, dialect, partition, first_seq, last_offset, last_wall_us, terminals, forgotten, textless = row
+        return Found(
+            generation_id,
+            tenant,
+            key_id,
+            dialect,
+            partition,
+            first_seq,
+            last_offset,
+            last_wall_us,
+            ended=bool(terminals),
+            erased=bool(forgotten),
+            readable=not textless,
+        )
+
+    async def page(
+        self, found: Found, after_offset: int, from_seq: int | None
+    ) -> tuple[list[Delivered], int]:
+        """The records behind an offset, in the log's order, and the offset to go on behind; none at the end.
+
+        Args:
+            found: whose.
+            after_offset: the offset that the page before gave, -1 at first.
+            from_seq: numbered records from this seq on, terminals in any case; None: all records.
+
+        Raises ArchiveAway.
+        """
+        asked = _one(found.tenant, found.generation_id) | {"after": after_offset, "rows": PAGE_ROWS}
+        if from_seq is None:
+            rows = await self._ask(_PAGE_OF_ALL, asked)
+        else:
+            rows = await self._ask(_PAGE, asked | {"from_seq": from_seq})
+        events = [event_of(found, row) for row in rows]
+        return [event for event in events if event is not None], rows[-1][1] if rows else after_offset
+
+    async def generation_named(self, tenant: str, upstream_id: str) -> str | None:
+        """The tenant's generation whose answer has a provider's id, the youngest of several. Raises ArchiveAway."""
+        rows = await self._ask(_NAMED, {"tenant": tenant, "upstream_id": upstream_id})
+        return rows[0][0] if rows and is_uuid7(rows[0][0]) else None
+
+    async def close(self) -> None:
+        """Let go of connections."""
+        if self._client is not None:
+            await self._client.close()
+            self._client = None
+
+    async def _ask(self, sql: str, params: Mapping[str, Any]) -> list[tuple[Any, ...]]:
+        async with self._place(), _answering():
+            client = await self._connected()
+            answer = await client.query(sql, dict(params), query_formats=_FORMATS)
+        return [tuple(row) for row in answer.result_rows]
+
+    @asynccontextmanager
+    async def _place(self) -> AsyncIterator[None]:
+        try:
+            async with asyncio.timeout(ANSWER_S):
+                await self._places.acquire()
+        except TimeoutError as error:
+            raise ArchiveAway("too many questions wait for the archive") from error
+        try:
+            yield
+        finally:
+            self._places.release()
+
+    async def _connected(self) -> AsyncClient:
+        async with self._connecting:
+            if self._client is None:
+                parts = urlsplit(self._settings.url)
+                self._client = await clickhouse_connect.get_async_client(
+                    interface=parts.scheme,
+                    host=parts.hostname,
+                    port=parts.port,
+                    username=self._settings.user,
+                    password=self._settings.password.get_secret_value(),
+                    database=self._settings.database,
+                    autogenerate_session_id=False,
+                    connect_timeout=CONNECT_S,
+                    send_receive_timeout=ANSWER_S,
+                    query_retries=0,
+                )
+            return self._client
+
+
+@asynccontextmanager
+async def _answering() -> AsyncIterator[None]:
+    """Whatever keeps it from answering is no answer."""
+    try:
+        yield
+    except (vendor.Error, OSError, TimeoutError) as error:
+        said = str(error).split("\n", 1)[0][:300]
+        raise ArchiveAway(f"the archive does not answer ({said})") from error
+
+
+def _one(tenant: str, generation_id: str) -> dict[str, Any]:
+    return {"tenant": tenant, "id": generation_id, "start_us": start_ms(generation_id) * 1000}
+
+
+def event_of(found: Found, row: tuple[Any, ...]) -> Delivered | None:
+    """The record that a row was made of, and where it lay; None for one that this version cannot read."""
+    partition, offset, key_id, dialect, kind, seq, after_seq, attempt, wall_us, edge_id, *said = row
+    elapsed_ms, paused_ms, raw_event, raw, canonical, payload = said
+    try:
+        own = _payload.decode(payload) if payload else _Payload()
+        parts = _canonical.decode(canonical) if canonical else []
+    except msgspec.MsgspecError:
+        return None
+    event = LogEvent(
+        generation_id=found.generation_id,
+        tenant=found.tenant,
+        key_id=key_id,
+        dialect=dialect,
+        kind=_KINDS.get(kind, Kind.UNKNOWN),
+        wall_us=wall_us,
+        edge_id=edge_id,
+        seq=seq,
+        after_seq=after_seq,
+        attempt=attempt,
+        elapsed_us=None if elapsed_ms is None else round(elapsed_ms * 1000),
+        paused_us=round(paused_ms * 1000),
+        raw_event=raw_event,
+        raw=raw,
+        canonical=parts,
+        **{name: getattr(own, name) for name in _Payload.__struct_fields__},
+    )
+    return Delivered(event, partition, offset)

@@ -1,0 +1,74 @@
+"""What a client shows when it comes back, and what it asks for by it. Pure.
+
+Before: the request's headers and query. After: ``resume`` answers it.
+"""
+
+from typing import NamedTuple
+
+from schemas.cursor import Cursor, CursorMalformed, parse
+from schemas.settings import ApiKey
+
+AFTER_LAST_ID, FROM_START = "after-last-id", "from-start"
+
+
+class ModeUnknown(ValueError):
+    """X-Resume-Mode says something else than the two that there are."""
+
+
+class Presented(NamedTuple):
+    """What the client showed: ``last_event_id`` from the header, ``after`` from the query, ``token`` beside a plain id.
+
+    ``mode`` is X-Resume-Mode: ``from-start`` plays it all again, whatever the id says; the id must be good all the same.
+    """
+
+    last_event_id: str | None = None
+    after: str | None = None
+    token: str | None = None
+    mode: str | None = None
+
+
+class Ask(NamedTuple):
+    """Who asks for which generation, with what. ``plain_allowed``: a seq without signature may do, for the owner's key."""
+
+    caller: ApiKey
+    generation_id: str
+    cursor: Cursor | None
+    plain_allowed: bool
+    from_start: bool
+
+    @property
+    def behind(self) -> Cursor | None:
+        """The cursor behind which the stream is to begin; None: at its beginning."""
+        return None if self.from_start else self.cursor
+
+    @property
+    def next_seq(self) -> int:
+        """The first seq that is wanted."""
+        return 0 if self.behind is None else self.behind.seq + 1
+
+
+def ask_of(caller: ApiKey, generation_id: str, shown: Presented) -> Ask:
+    """What is asked for; raises CursorMalformed or ModeUnknown."""
+    cursor = read_cursor(shown)
+    if shown.mode not in (None, AFTER_LAST_ID, FROM_START):
+        raise ModeUnknown(f"X-Resume-Mode must be {AFTER_LAST_ID} or {FROM_START}")
+    return Ask(caller, generation_id, cursor, shown.last_event_id is None, shown.mode == FROM_START)
+
+
+def read_cursor(shown: Presented) -> Cursor | None:
+    """The cursor of a request: Last-Event-ID, else ``after``; a plain seq takes its signature from the token.
+
+    Raises CursorMalformed; an empty Last-Event-ID is no cursor either, never "from the beginning".
+    """
+    text = shown.last_event_id if shown.last_event_id is not None else shown.after
+    if text is None:
+        return None
+    cursor = parse(text)
+    if cursor.sig is None and shown.token is not None:
+        fields = dict(pair.partition("=")[::2] for pair in shown.token.split("&"))
+        if fields.get("seq") == str(cursor.seq):
+            return cursor._replace(sig=fields.get("sig"))
+    return cursor
+
+
+__all__ = ["Ask", "CursorMalformed", "ModeUnknown", "Presented", "ask_of", "read_cursor"]
