@@ -29,9 +29,10 @@ from sinks.loop import BACKOFF_FIRST_S, BACKOFF_MAX_S, Loop, Ports
 from sinks.store import Unavailable
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from schemas.settings import Settings
+    from sinks.erasure import Erasure
     from sinks.store import Row, Table
 
 STOP_S = 15.0
@@ -178,13 +179,17 @@ class _ThreadedStore:
 
     async def insert(self, table: Table, rows: Sequence[Row], token: str) -> None:
         """Store all rows or none; raises Refused or Unavailable."""
-        await asyncio.to_thread(self._insert, table, rows, token)
+        await asyncio.to_thread(self._do, lambda store: store.insert(table, rows, token))
 
-    def _insert(self, table: Table, rows: Sequence[Row], token: str) -> None:
+    async def erase(self, erasure: Erasure) -> None:
+        """Erase what is forgotten; raises Unavailable."""
+        await asyncio.to_thread(self._do, lambda store: store.erase(erasure))
+
+    def _do(self, act: Callable[[ClickHouseStore], None]) -> None:
         store = self._store or connect(self._settings.clickhouse)
         self._store = None
         try:
-            store.insert(table, rows, token)
+            act(store)
         except Unavailable:
             store.close()
             raise

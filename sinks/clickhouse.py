@@ -11,18 +11,21 @@ Before: ``loop``. After: ClickHouse. ``RowStore`` and ``SqlStore`` are declared 
 from __future__ import annotations
 
 from contextlib import contextmanager
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 import clickhouse_connect
 from clickhouse_connect.driver import exceptions as vendor
 
+from schemas.ids import start_ms
 from sinks.store import Refused, Row, RowStore, SqlError, SqlStore, Table, Unavailable
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
     from schemas.settings import ClickHouse
+    from sinks.erasure import Erasure
 
 __all__ = ["ClickHouseStore", "RowStore", "SqlStore", "connect"]
 
@@ -69,6 +72,13 @@ SESSION_SETTINGS = {
     "max_partitions_per_insert_block": 0,  # a backlog of months is one block like any other
     "deduplicate_blocks_in_dependent_materialized_views": 1,
 }
+_FORGOTTEN = """
+SELECT DISTINCT toString(generation_id) AS id FROM events
+PREWHERE kind = 'forgotten' WHERE generation_id IN {ids:Array(UUID)}
+"""
+_ERASE_LETTERS = """
+ALTER TABLE dead_letters DELETE WHERE has({keys:Array(String)}, key) SETTINGS mutations_sync = 1
+"""
 FORMATS = {"UUID": "string", "DateTime64": "int", "Tuple": "tuple"}
 """How ``final`` shows values: as rows carry them."""
 
@@ -126,6 +136,22 @@ class ClickHouseStore:
                 data=list(zip(*rows, strict=True)),
             )
             self._client.data_insert(context)
+
+    def erase(self, erasure: Erasure) -> None:
+        """Take away what is forgotten: by mutations that rewrite the parts, so that the text leaves the disk too."""
+        gone = [generation_id for _, generation_id in erasure.generations]
+        for tenant, generation_id in erasure.generations:
+            day = f"{datetime.fromtimestamp(start_ms(generation_id) / 1000, UTC):%Y%m%d}"
+            self.command(
+                f"ALTER TABLE events DELETE IN PARTITION {day} WHERE tenant = {{tenant:String}} "
+                "AND generation_id = {id:UUID} AND kind != 'forgotten' SETTINGS mutations_sync = 1",
+                {"tenant": tenant, "id": generation_id},
+            )
+        if erasure.suspects:
+            found = self.query(_FORGOTTEN, {"ids": list(erasure.suspects)})
+            gone += [str(row["id"]) for row in found]
+        if gone:
+            self.command(_ERASE_LETTERS, {"keys": gone})
 
     def final(self, table: Table) -> list[Row]:
         """One row per key, ordered by key."""

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Protocol, TypeVar
 
 from schemas.codec import check_key
-from schemas.events import LogEvent
+from schemas.events import Kind, LogEvent
 from schemas.parts import Joiner
 from schemas.records import AttemptRecord, GenerationRecord, LedgerLine
 from sinks import derived, rows
@@ -29,6 +29,9 @@ if TYPE_CHECKING:
 
 PARTS_AGE_MS = 900_000
 """TIMEOUT__GENERATION_S: no edge publishes for longer than that, so parts of that age will never be whole."""
+
+FORGOTTEN_MAX = 10_000
+"""Keys erased lately: what a writer still had on its way is not stored. Seconds matter, so this is far too many."""
 
 R = TypeVar("R", AttemptRecord, GenerationRecord, LedgerLine)
 
@@ -102,16 +105,21 @@ class EventIntake:
         self._codec = codec
         self._express = Express(codec)
         self._runs: dict[str, _Run] = {}
+        self._forgotten: dict[bytes | None, None] = {}
         self.given_up = 0
 
     def row(self, record: RawRecord) -> Row | None:
-        """The row of a log record, None while parts of it are missing."""
+        """The row of a log record, None while parts of it are missing, and for what comes behind an erasure."""
+        if self._forgotten and record.key in self._forgotten:
+            return None
         if not self._runs and (known := self._express.row(record)) is not None:
             return known
         event = self._codec.decode(record.value, LogEvent)
         check_key(record.key, event.generation_id)
         if self._runs:
             self._give_up(event, record)
+        if event.kind is Kind.FORGOTTEN:
+            self._forget(record.key)
         if event.part is None:
             row = rows.event_row(event, record.partition, record.offset)
             if event.seq is not None:
@@ -122,6 +130,11 @@ class EventIntake:
             return None
         *values, _ = rows.event_row(whole, record.partition, record.offset)
         return (*values, event.parts)
+
+    def _forget(self, key: bytes | None) -> None:
+        if len(self._forgotten) >= FORGOTTEN_MAX:
+            del self._forgotten[next(iter(self._forgotten))]
+        self._forgotten[key] = None
 
     def floor(self, partition: int) -> int | None:
         """The first part of the oldest unfinished record of the partition."""

@@ -17,10 +17,11 @@ import structlog
 
 from schemas.errors import Poison, SchemaUnknown
 from sinks.batch import Batch, Full, Limits, RawRecord, token_of
+from sinks.erasure import Erasure, erasure_of
 from sinks.store import Refused, Row, Table, Unavailable
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Awaitable, Callable, Mapping, Sequence
 
     from sinks.intake import Intake
 
@@ -51,6 +52,9 @@ class Store(Protocol):
 
     async def insert(self, table: Table, rows: Sequence[Row], token: str) -> None:
         """Store all rows or none; raises Refused or Unavailable."""
+
+    async def erase(self, erasure: Erasure) -> None:
+        """Erase what is forgotten; raises Unavailable."""
 
 
 class Graveyard(Protocol):
@@ -177,6 +181,8 @@ class Loop:
         try:
             # 3. Insert. Ends when the store has every row, except those that lie as acknowledged dead letters.
             await self._insert(work, full.rows, full.records)
+            # Part of it: what the rows say is forgotten goes, and goes again whenever they are inserted again.
+            await self._erase(work, full.rows)
         except _GivenUpError:
             self._gave_up = self._gave_up or work is self._work
             return
@@ -210,17 +216,24 @@ class Loop:
     ) -> None:
         """Insert, waiting while the store is away; _GivenUpError once the wait is in vain: we stop, or let go."""
         token = token_of(records)
+        await self._when_possible(
+            work, lambda: self._ports.store.insert(self._table, rows, token), rows=len(rows)
+        )
+
+    async def _erase(self, work: Work, rows: Sequence[Row]) -> None:
+        """Erase what is forgotten, waiting while the store is away."""
+        erasure = erasure_of(self._table, rows)
+        if erasure is not None:
+            await self._when_possible(work, lambda: self._ports.store.erase(erasure), rows=0)
+
+    async def _when_possible(self, work: Work, act: Callable[[], Awaitable[None]], *, rows: int) -> None:
         backoff_s = BACKOFF_FIRST_S
         while True:
             try:
-                await self._ports.store.insert(self._table, rows, token)
+                await act()
             except Unavailable as error:
                 _log.warning(
-                    "warehouse away",
-                    table=self._table.name,
-                    rows=len(rows),
-                    retry_s=backoff_s,
-                    error=str(error),
+                    "warehouse away", table=self._table.name, rows=rows, retry_s=backoff_s, error=str(error)
                 )
             else:
                 return

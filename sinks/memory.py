@@ -9,10 +9,17 @@ from __future__ import annotations
 from collections import deque
 from typing import TYPE_CHECKING, Any
 
+from schemas.events import Kind
+from sinks.rows import DEAD_LETTERS, EVENTS
 from sinks.store import Refused, Row, Table, Unavailable
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
+
+    from sinks.erasure import Erasure
+
+_KIND, _TENANT, _ID = (EVENTS.columns.index(name) for name in ("kind", "tenant", "generation_id"))
+_KEY = DEAD_LETTERS.columns.index("key")
 
 TOKENS = 1000
 """``non_replicated_deduplication_window`` of the tables."""
@@ -45,6 +52,21 @@ class MemoryStore:
             return
         tokens.append(token)
         self._rows.setdefault(table.name, []).extend(rows)
+
+    def erase(self, erasure: Erasure) -> None:
+        """Take away what is forgotten."""
+        if self.away:
+            raise Unavailable("told to be away")
+        gone = {generation_id for _, generation_id in erasure.generations}
+        gone |= {i for i in erasure.suspects if any(i == r[_ID] for r in self._forgotten())}
+        events, letters = self._rows.get(EVENTS.name, []), self._rows.get(DEAD_LETTERS.name, [])
+        events[:] = [
+            r for r in events if (r[_TENANT], r[_ID]) not in erasure.generations or r[_KIND] == Kind.FORGOTTEN
+        ]
+        letters[:] = [r for r in letters if r[_KEY] not in {i.encode() for i in gone}]
+
+    def _forgotten(self) -> list[Row]:
+        return [r for r in self._rows.get(EVENTS.name, []) if r[_KIND] == Kind.FORGOTTEN]
 
     def final(self, table: Table) -> list[Row]:
         """One row per key, ordered by key."""

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
     from schemas.topics import Topic
+    from sinks.erasure import Erasure
 
 Row = tuple[object, ...]
 """One row, its values in the order of ``Table.columns``."""
@@ -53,6 +54,12 @@ class RowStore(Protocol):
 
     def insert(self, table: Table, rows: Sequence[Row], token: str) -> None:
         """Store all rows or none; raises Refused or Unavailable. A token that was stored lately stores nothing."""
+
+    def erase(self, erasure: Erasure) -> None:
+        """Take away what is forgotten, for good: rows of events but the ``forgotten`` ones, and dead letters.
+
+        Raises Unavailable; again is the same.
+        """
 
     def final(self, table: Table) -> list[Row]:
         """One row per key, ordered by key: what every shipped view counts."""

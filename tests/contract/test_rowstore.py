@@ -9,6 +9,7 @@ import pytest
 from schemas.kinds import Kind
 from sinks import derived, rows
 from sinks.clickhouse import ClickHouseStore
+from sinks.erasure import Erasure
 from sinks.memory import MemoryStore
 from sinks.store import Refused, SqlError, Unavailable
 from tests.support.records import Raw, attempt, delta, event, generation, generation_id, ledger
@@ -172,3 +173,20 @@ def test_parameters_are_bound_not_pasted(real_store):
     )
     assert row["text"] == "'; DROP TABLE events --"
     assert row["at"].isoformat() == "1970-01-01T00:00:00+00:00"
+
+
+def test_erasing_takes_the_text_and_leaves_the_mark(store):
+    """Of a forgotten generation only its mark stays, and no dead letter of it; others stay; again is the same."""
+    other = generation_id(2, NOW_US)
+    mark = rows.event_row(event(GID, Kind.FORGOTTEN, None, after_seq=1), 0, 9)
+    letters = [rows.dead_letter_row(Raw("d", 0, i, key.encode(), b"x")) for i, key in enumerate((GID, other))]
+    foreign = rows.event_row(event(GID, tenant="o'ther"), 1, 0)
+    store.insert(rows.EVENTS, [event_row(0), event_row(1), mark, event_row(0, gid=other), foreign], "a")
+    store.insert(rows.DEAD_LETTERS, letters, "b")
+    for _ in range(2):
+        store.erase(Erasure(generations=[("acme", GID), ("o'ther", other)]))
+    left = {(row[2], row[3], row[7]) for row in store.final(rows.EVENTS)}
+    assert left == {("acme", GID, "forgotten"), ("acme", other, "delta"), ("o'ther", GID, "delta")}
+    store.insert(rows.DEAD_LETTERS, letters, "c")
+    store.erase(Erasure(suspects=[GID, other]))
+    assert [row[7] for row in store.final(rows.DEAD_LETTERS)] == [other.encode()]

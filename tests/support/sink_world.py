@@ -12,7 +12,7 @@ from sinks.loop import Loop, Ports
 from sinks.memory import MemoryStore
 from tests.support.records import CODEC, Raw, delta, generation_id, raw_of
 
-STEPS = ("read", "bury", "insert", "inserted", "commit", "committed")
+STEPS = ("read", "bury", "insert", "inserted", "erase", "erased", "commit", "committed")
 PARTITIONS = 2
 SMALL = Limits(rows=3, bytes=10**9, age_s=1.0)
 
@@ -56,6 +56,11 @@ class World:
             self.fifth_insert.set()
         self.store.insert(table, block, token)
         self.step("inserted")
+
+    async def erase(self, erasure):
+        self.step("erase")
+        self.store.erase(erasure)
+        self.step("erased")
 
     async def bury(self, record, stage, reason, detail):
         del stage, detail

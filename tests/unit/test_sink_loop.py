@@ -9,14 +9,16 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from schemas.events import Kind
 from schemas.parts import SLICE_BYTES, cut
 from sinks import rows
 from sinks.batch import Limits
+from sinks.erasure import erasure_of
 from sinks.intake import EventIntake
 from sinks.loop import Loop, Ports
 from sinks.memory import MemoryStore
 from sinks.store import Refused
-from tests.support.records import CODEC, Raw, delta, generation_id, raw_of
+from tests.support.records import CODEC, Raw, delta, event, generation_id, raw_of
 from tests.support.sink_world import SMALL, STEPS, Source, World, expected, log_of, run_to_the_end
 
 
@@ -62,6 +64,51 @@ def test_any_history_of_crashes_gives_the_same_rows(kinds, crashes, merge):
         assert set(world.buried) == set(calm.buried)
 
     asyncio.run(history())
+
+
+@pytest.mark.parametrize("step", STEPS)
+@pytest.mark.parametrize("nth", [1, 2, 3])
+async def test_what_is_forgotten_is_gone_whenever_the_sink_died(step, nth):
+    """Rows before the erasure go, its own and others stay; so after any crash, and when the log is read again."""
+    mine, other = generation_id(1), generation_id(2)
+    said = [
+        delta(mine, 0, "a secret"),
+        delta(other, 0, "x"),
+        delta(mine, 1, "and more"),
+        event(mine, Kind.FORGOTTEN, None, after_seq=1),
+        delta(other, 1, "y"),
+    ]
+    world = World([[raw_of("t", 0, i, e) for i, e in enumerate(said)]], crashes=[(step, nth)])
+    for _ in range(2):
+        await run_to_the_end(world)
+        assert world.places() == [(0, 1), (0, 3), (0, 4)]
+        assert "secret" not in str(world.store.final(rows.EVENTS))
+        world.committed = {0: 0}
+
+
+def test_what_comes_behind_an_erasure_is_not_stored():
+    """What a writer still had on its way when its generation was forgotten makes no row, by either way of reading."""
+    mine = generation_id(1)
+    intake = EventIntake(CODEC)
+    said = [delta(mine, 0, "x"), delta(mine, 1, "x"), event(mine, Kind.FORGOTTEN, None), delta(mine, 2, "x")]
+    made = [intake.row(raw_of("t", 0, i, e)) is not None for i, e in enumerate(said)]
+    assert made == [True, True, True, False]
+
+
+def test_dead_letters_of_the_forgotten_go_whichever_comes_first():
+    """A letter that is there goes with the erasure; one that comes later goes with its own batch; others stay."""
+    mine, other = generation_id(1), generation_id(2)
+    letters = [
+        rows.dead_letter_row(Raw("d", 0, i, key.encode(), b"a secret")) for i, key in enumerate((mine, other))
+    ]
+    mark = rows.event_row(event(mine, Kind.FORGOTTEN, None, after_seq=1), 0, 9)
+    for order in ((letters, [mark]), ([mark], letters)):
+        store = MemoryStore()
+        for number, block in enumerate(order):
+            table = rows.EVENTS if block == [mark] else rows.DEAD_LETTERS
+            store.insert(table, block, str(number))
+            store.erase(erasure_of(table, block))
+        assert [row[7] for row in store.final(rows.DEAD_LETTERS)] == [other.encode()]
 
 
 async def test_reading_a_whole_log_again_changes_nothing():
