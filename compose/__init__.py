@@ -12,6 +12,8 @@ edges, pipeline and sinks it starts as processes of their own. Reading order:
 ``topics``        ``topics apply``: what to create, alter, refuse
 ``kafka``         the only folder here that imports aiokafka
 ``tail``          watch a stream from the log
+``keys``          API keys of running edges, on the config topic
+``forgetting``    erase what a generation said, everywhere
 ``demo``          the whole path once, with proof
 ``doctor``        checks of a running stack
 ``embedded``      a real Kafka, a real ClickHouse engine, a scripted provider

@@ -11,7 +11,21 @@ import sys
 import typer
 from rich.markup import escape
 
-from compose.commands import bench, cancel, config, demo, doctor, export, show, sql, tail, topics, up
+from compose.commands import (
+    bench,
+    cancel,
+    config,
+    demo,
+    doctor,
+    export,
+    forget,
+    keys,
+    show,
+    sql,
+    tail,
+    topics,
+    up,
+)
 from compose.commands.common import err
 from compose.embedded.kafka import EmbeddedKafkaError
 from schemas.errors import TokentrailError
@@ -30,6 +44,8 @@ app.add_typer(topics.app, name="topics")
 app.command("tail")(tail.tail)
 app.command("show")(show.show)
 app.command("cancel")(cancel.cancel)
+app.command("forget")(forget.forget)
+app.add_typer(keys.app, name="keys")
 app.command("sql")(sql.sql)
 app.add_typer(export.app, name="export")
 app.command("doctor")(doctor.doctor)

@@ -6,7 +6,7 @@ Before this file: the CLI. After it: ``kafka`` and ``schemas.reading``.
 """
 
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator, AsyncIterator
 from typing import NamedTuple
 
 from compose.kafka import LogReader, Record, read_whole
@@ -69,7 +69,9 @@ class Decoder:
             return self._codec.decode(record.value, LogEvent)
 
 
-async def follow_one(bootstrap_servers: str, generation_id: str, *, skew_s: int) -> AsyncIterator[Seen]:
+async def follow_one(
+    bootstrap_servers: str, generation_id: str, *, skew_s: int
+) -> AsyncGenerator[Seen, None]:
     """Every delivered and every trace record of one generation, from its start to its terminal, waiting where it runs.
 
     Raises NotInLog where the log holds no record of it, or no longer its beginning.

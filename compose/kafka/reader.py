@@ -125,7 +125,13 @@ async def read_whole(bootstrap_servers: str, topic: str) -> list[Record]:
         return records
 
 
-async def publish(bootstrap_servers: str, topic: str, records: Sequence[tuple[bytes, bytes]]) -> None:
+async def publish(
+    bootstrap_servers: str,
+    topic: str,
+    records: Sequence[tuple[bytes, bytes]],
+    *,
+    partition: int | None = None,
+) -> None:
     """Append (key, value) pairs and return when all are acknowledged by every in-sync replica."""
     producer = AIOKafkaProducer(
         bootstrap_servers=bootstrap_servers,
@@ -136,7 +142,7 @@ async def publish(bootstrap_servers: str, topic: str, records: Sequence[tuple[by
     await producer.start()
     try:
         for key, value in records:
-            await producer.send_and_wait(topic, value=value, key=key)
+            await producer.send_and_wait(topic, value=value, key=key, partition=partition)
     except VendorError as error:
         raise KafkaError(f"Kafka took no record on {topic}: {error!r}") from error
     finally:
