@@ -18,6 +18,8 @@ from compose.state import Folder
 from tests.support.stack import ready_state, supervised
 
 pytestmark = [pytest.mark.services, pytest.mark.timeout(240)]
+GONE = "019f0000-0000-7000-8000-000000000001"
+"""An id of a time long before any test."""
 
 
 @pytest.fixture(scope="module")
@@ -169,3 +171,58 @@ def test_topics_are_right_and_stay_so(stack):
     assert json.loads(invoke(stack, "topics", "check", "--json")) == {"create": [], "alter": [], "refuse": []}
     applied = json.loads(invoke(stack, "topics", "apply", "--json"))
     assert (applied["created"], applied["altered"], applied["schemas_announced"]) == ([], [], [])
+
+
+def status(stack, key, edge=0):
+    """Give how an edge answers a key."""
+
+    async def ask():
+        async with EdgeClient(stack[1].edges[edge], key) as client:
+            return (await client.call("GET", f"/v1/generations/{GONE}")).status
+
+    return asyncio.run(ask())
+
+
+def soon(condition, within_s=10):
+    """Wait until every edge has heard it."""
+    deadline_s = time.monotonic() + within_s
+    while not condition():
+        assert time.monotonic() < deadline_s, "no edge heard it in time"
+        time.sleep(0.05)
+
+
+def test_keys_are_made_rotated_and_revoked_while_edges_run(stack):
+    """A new key is good on both edges within seconds; a rotation keeps its id, a revocation closes it for good."""
+    made = json.loads(invoke(stack, "keys", "create", "app", "--tenant", "acme", "--json"))["key"]
+    soon(lambda: {status(stack, made, edge) for edge in (0, 1)} == {404})
+    rotated = json.loads(invoke(stack, "keys", "rotate", "app", "--json"))["key"]
+    soon(lambda: status(stack, rotated) == 404)
+    assert status(stack, made) == 404
+    last = json.loads(invoke(stack, "keys", "rotate", "app", "--overlap-h", "0", "--json"))["key"]
+    soon(lambda: [status(stack, key) for key in (made, rotated, last)] == [401, 401, 404])
+    held = {key["id"]: key for key in json.loads(invoke(stack, "keys", "list", "--json"))}
+    assert (held["app"]["tenant"], held["app"]["texts"], held["app"]["where"]) == ("acme", 1, "topic")
+    invoke(stack, "keys", "revoke", "app")
+    soon(lambda: {status(stack, last, edge) for edge in (0, 1)} == {401})
+    for refused in (("create", "app", "--tenant", "acme"), ("rotate", "app"), ("revoke", "nobody")):
+        result = CliRunner().invoke(app, ["keys", *refused, "--dir", str(stack[0].path)])
+        assert "key" in str(result.exception), result.output
+
+
+def test_forget_erases_everywhere(stack, proof):
+    """Readers on both edges get 410, ClickHouse holds the mark alone, the receipt names a day; again is the same."""
+    for _ in range(2):
+        receipt = json.loads(invoke(stack, "forget", proof.generation_id, "--json"))
+        assert (receipt["tenant"], receipt["ended"], receipt["warehouse"]) == ("acme", True, "erased")
+        assert receipt["log_copy_gone_by"][:4].isdigit()
+    question = f"SELECT DISTINCT kind FROM events WHERE generation_id = '{proof.generation_id}'"  # noqa: S608
+    assert json.loads(invoke(stack, "sql", question, "--json")) == [{"kind": "forgotten"}]
+    key = stack[0].read_keys()["acme"]
+
+    async def asked(edge):
+        async with EdgeClient(edge, key) as client:
+            return (await client.call("GET", f"/v1/generations/{proof.generation_id}/events")).status
+
+    soon(lambda: {asyncio.run(asked(edge)) for edge in stack[1].edges} == {410})
+    result = CliRunner().invoke(app, ["forget", GONE, "--dir", str(stack[0].path)])
+    assert "nothing to forget" in str(result.exception)
