@@ -6,6 +6,7 @@ import io
 import json
 import time
 
+import httpx
 import pytest
 from typer.testing import CliRunner
 
@@ -15,6 +16,7 @@ from compose.config import load_settings
 from compose.demo import prove
 from compose.questions import QUESTIONS
 from compose.state import Folder
+from tests.support.place import frames, ids_of
 from tests.support.stack import ready_state, supervised
 
 pytestmark = [pytest.mark.services, pytest.mark.timeout(240)]
@@ -183,6 +185,11 @@ def status(stack, key, edge=0):
     return asyncio.run(ask())
 
 
+def bearer(key):
+    """Give the headers of a key."""
+    return {"authorization": f"Bearer {key}"}
+
+
 def soon(condition, within_s=10):
     """Wait until every edge has heard it."""
     deadline_s = time.monotonic() + within_s
@@ -192,14 +199,20 @@ def soon(condition, within_s=10):
 
 
 def test_keys_are_made_rotated_and_revoked_while_edges_run(stack):
-    """A new key is good on both edges within seconds; a rotation keeps its id, a revocation closes it for good."""
+    """A new key is good on both edges within seconds; a rotation keeps its streams, a revocation closes it for good."""
     made = json.loads(invoke(stack, "keys", "create", "app", "--tenant", "acme", "--json"))["key"]
     soon(lambda: {status(stack, made, edge) for edge in (0, 1)} == {404})
     rotated = json.loads(invoke(stack, "keys", "rotate", "app", "--json"))["key"]
     soon(lambda: status(stack, rotated) == 404)
     assert status(stack, made) == 404
+    body = {"model": "sim-fast", "stream": True, "messages": [{"role": "user", "content": "hello"}]}
+    begun = httpx.post(f"{stack[1].edges[0]}/v1/chat/completions", json=body, headers=bearer(made))
+    ids = ids_of(frames(begun.content))
     last = json.loads(invoke(stack, "keys", "rotate", "app", "--overlap-h", "0", "--json"))["key"]
     soon(lambda: [status(stack, key) for key in (made, rotated, last)] == [401, 401, 404])
+    url = f"{stack[1].edges[1]}/v1/generations/{begun.headers['x-generation-id']}/events?dialect=openai.chat"
+    resumed = httpx.get(url, headers=bearer(last) | {"last-event-id": ids[2]})
+    assert ids_of(frames(resumed.content)) == ids[3:]
     held = {key["id"]: key for key in json.loads(invoke(stack, "keys", "list", "--json"))}
     assert (held["app"]["tenant"], held["app"]["texts"], held["app"]["where"]) == ("acme", 1, "topic")
     invoke(stack, "keys", "revoke", "app")
