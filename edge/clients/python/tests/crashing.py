@@ -1,19 +1,22 @@
 """A process to be killed: reads one long generation from a log of its own and writes down what it was handed.
 
-``python crashing.py STORE OUTPUT KIND``. Each line of the output is one ``write``: the cursor and the text of an item, so
+``python crashing.py STORE OUTPUT KIND CALLS``: after so many calls and returns of functions it kills itself (SIGKILL), wherever
+it is: between receiving and storing, within a transaction, between storing and handing over. Each line of the output is one ``write``: the cursor and the text of an item, so
 that it is there whole or not at all. The log is played by a transport that cuts every answer after a few hundred bytes,
 anywhere; it remembers nothing, so that each process finds the same one.
 """
 
+import itertools
 import os
 import random
+import signal
 import sys
 from pathlib import Path
 
 from scripted import GENERATION, HEADERS, Reply, Server, answer, chat, delta, done, native
 from tokentrail_client import Client, Store, Text, Times, http_client
 
-EVENTS = 3000
+EVENTS = 1000
 TIMES = Times(backoff_s=0.0001, backoff_max_s=0.0001)
 
 
@@ -45,18 +48,31 @@ class Log(Server):
         return Reply((stream[: random.randint(1, 2000)],), headers=HEADERS, then="ReadError")
 
 
-def main(store, output, kind):
+def die_after(calls):
+    """Kill this process in the middle of whatever it does then."""
+    left = itertools.count(calls, -1)
+
+    def counted(*_):
+        if next(left) == 0:
+            os.kill(os.getpid(), signal.SIGKILL)
+
+    sys.setprofile(counted)
+
+
+def main(store, output, kind, calls):
     """Read from where the output ends."""
     out = os.open(output, os.O_WRONLY | os.O_APPEND | os.O_CREAT)
     lines = Path(output).read_text().splitlines()
     after = lines[-1].split("\t")[0] if lines else None
     if kind == "iterator":
         with Client("http://edge.test", "k", store=Store(store), times=TIMES, transport=Log()) as client:
+            die_after(int(calls))
             for item in client.stream("/chat/completions", {"model": "m"}, session="one", after=after):
                 text = item.text if isinstance(item, Text) else "end"
                 os.write(out, f"{item.cursor}\t{text}\n".encode())
     else:
         client = http_client(store=Store(store), times=TIMES, transport=Log())
+        die_after(int(calls))
         with client.stream("POST", "http://edge.test/v1/chat/completions", json={"stream": True}) as response:
             for line in response.iter_lines():
                 if line.startswith("id: "):

@@ -165,20 +165,22 @@ def test_a_server_that_only_streams_is_refused(blocking):
 
 
 def test_a_cancel_is_a_call(blocking):
-    """A cancel is sent with its mode and reason, and its status is given back."""
-    server = Server(answer({"state": "cancelling"}, 202))
+    """A cancel is sent to the first edge that answers, with its mode and reason; its status is given back."""
+    server = Server(Reply(error="ConnectError"), answer({"state": "cancelling"}, 202))
+    edges = ["http://edge-1.test", "http://edge-2.test"]
     if blocking:
-        with Client("http://edge.test", "k", transport=server) as client:
+        with Client(edges, "k", transport=server) as client:
             assert client.cancel(GENERATION) == 202
     else:
 
         async def run():
-            async with AsyncClient("http://edge.test", "k", transport=server) as client:
+            async with AsyncClient(edges, "k", transport=server) as client:
                 assert await client.cancel(GENERATION) == 202
 
         anyio.run(run)
-    assert server.paths == [f"POST {PATH}/cancel"]
-    assert server.asked[0].content == b'{"mode": "soft", "reason": "user_abort"}'
+    assert server.paths == [f"POST {PATH}/cancel"] * 2
+    assert server.asked[1].url.host == "edge-2.test"
+    assert server.asked[1].content == b'{"mode": "soft", "reason": "user_abort"}'
 
 
 def test_events_are_stored_before_they_are_handed_over(tmp_path):
@@ -201,3 +203,40 @@ def test_an_unknown_path_is_refused():
         pytest.raises(ValueError, match="/messages"),
     ):
         client.stream("/embeddings", BODY)
+
+
+def test_several_loops_go_over_one_stream(blocking):
+    """A loop that stopped goes on in the next one: no item comes twice, and the text is whole."""
+    server, seen = Server(BEGUN, Reply(tuple(STREAM))), []
+    if blocking:
+        with (
+            Client("http://e.test", "k", transport=server) as client,
+            client.stream("/messages", BODY) as session,
+        ):
+            for item in session:
+                seen.append(item)
+                break
+            seen.extend(session)
+    else:
+
+        async def run():
+            client = AsyncClient("http://e.test", "k", transport=server)
+            async with client, client.stream("/messages", BODY) as session:
+                async for item in session:
+                    seen.append(item)
+                    break
+                seen.extend([item async for item in session])
+                return session
+
+        session = anyio.run(run)
+    assert [item.cursor for item in seen] == [cursor(seq) for seq in (1, 2, 3, 4)]
+    assert session.text == "one two three"
+
+
+def test_a_cursor_that_is_none_is_refused():
+    """What is no cursor is said, instead of everything being handed over again."""
+    with (
+        Client("http://e.test", "k", transport=Server()) as client,
+        pytest.raises(ValueError, match="cursor"),
+    ):
+        client.attach(GENERATION, after="the last one")

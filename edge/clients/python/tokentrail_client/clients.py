@@ -8,6 +8,7 @@ import random
 import time
 import uuid
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from types import TracebackType
 from typing import Any, Self
 
@@ -145,12 +146,12 @@ class _Client:
         course.position.fresh(journal)
         return course, journal
 
-    def _cancel(self, generation_id: str, mode: str, reason: str) -> Any:
-        """The request that ends a generation."""
+    def _cancels(self, generation_id: str, mode: str, reason: str) -> list[Any]:
+        """The request that ends a generation, for each edge."""
         headers = {**dict(self._auth), "content-type": "application/json"}
-        url = f"{self._roots[0]}/generations/{generation_id}/cancel"
         body = json.dumps({"mode": mode, "reason": reason}).encode()
-        return self._flavour.request(Ask("POST", url, headers, body, self._times.idle_s))
+        urls = [f"{root}/generations/{generation_id}/cancel" for root in self._roots]
+        return [self._flavour.request(Ask("POST", url, headers, body, self._times.idle_s)) for url in urls]
 
 
 class Client(_Client):
@@ -184,8 +185,14 @@ class Client(_Client):
         return self._session(*self._attached(generation_id), after)
 
     def cancel(self, generation_id: str, *, mode: str = "soft", reason: str = "user_abort") -> int:
-        """End a generation; the status of the answer: 200 ended, 202 on its way."""
-        response = self._inner.handle_request(self._cancel(generation_id, mode, reason))
+        """End a generation, at the first edge that answers; the status: 200 ended, 202 on its way."""
+        *others, last = self._cancels(generation_id, mode, reason)
+        for request in others:
+            with suppress(*self._flavour.lost):  # the next edge can do it as well
+                return self._status(self._inner.handle_request(request))
+        return self._status(self._inner.handle_request(last))
+
+    def _status(self, response: Any) -> int:
         response.read()
         return int(response.status_code)
 
@@ -230,8 +237,14 @@ class AsyncClient(_Client):
         return self._session(*self._attached(generation_id), after)
 
     async def cancel(self, generation_id: str, *, mode: str = "soft", reason: str = "user_abort") -> int:
-        """End a generation; the status of the answer: 200 ended, 202 on its way."""
-        response = await self._inner.handle_async_request(self._cancel(generation_id, mode, reason))
+        """End a generation, at the first edge that answers; the status: 200 ended, 202 on its way."""
+        *others, last = self._cancels(generation_id, mode, reason)
+        for request in others:
+            with suppress(*self._flavour.lost):  # the next edge can do it as well
+                return await self._status(await self._inner.handle_async_request(request))
+        return await self._status(await self._inner.handle_async_request(last))
+
+    async def _status(self, response: Any) -> int:
         await response.aread()
         return int(response.status_code)
 

@@ -42,7 +42,7 @@ class Splitter:
 
     def __init__(self, frame_bytes_max: int = FRAME_BYTES_MAX) -> None:
         self._frame_bytes_max = frame_bytes_max
-        self._rest = b""  # the line that has no end yet
+        self._rest = bytearray()  # the line that has no end yet
         self._lines: list[bytes] = []  # the lines of the frame that has no end yet
         self._size = 0
         self._after_cr = False  # the last line ended in CR: a LF that comes next belongs to it
@@ -52,7 +52,11 @@ class Splitter:
         """The frames that end in this chunk. Raises FrameTooLarge."""
         if self._after_cr and chunk:
             chunk, self._after_cr = chunk.removeprefix(b"\n"), False
-        data, frames, at = self._rest + chunk, [], 0
+        self._rest += chunk
+        if b"\n" not in chunk and b"\r" not in chunk:
+            self._check(len(self._rest))
+            return []
+        data, frames, at = bytes(self._rest), [], 0
         if self._at_start and len(data) >= len(_BOM):
             at, self._at_start = len(_BOM) if data.startswith(_BOM) else 0, False
         for line in _LINE.finditer(data, at):
@@ -60,7 +64,7 @@ class Splitter:
             if (frame := self._take(line[0])) is not None:
                 frames.append(frame)
         self._after_cr = data.endswith(b"\r")
-        self._rest = data[at:]
+        self._rest = bytearray(data[at:])
         self._check(len(self._rest))
         return frames
 

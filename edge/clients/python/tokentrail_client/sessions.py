@@ -7,7 +7,7 @@ has is played from there, the rest comes from the log. Given the cursor of the l
 handed everything behind it, each item once. Before: ``items``. After: ``clients``.
 """
 
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncGenerator, AsyncIterator, Generator, Iterator
 from types import TracebackType
 from typing import Any, Self
 
@@ -42,6 +42,8 @@ class _Session:
         after: str | None,
         lost: tuple[type[Exception], ...],
     ) -> None:
+        if after is not None and seq_of(after) is None:
+            raise ValueError("after is the cursor of an item, unchanged")
         self._course = shell.course
         self._journal = journal
         self._after_seq = seq_of(after)
@@ -106,9 +108,13 @@ class Session(_Session):
     def __init__(self, shell: Shell, *more: Any) -> None:
         super().__init__(shell, *more)
         self._shell = shell
+        self._run = self._read()
 
     def __iter__(self) -> Iterator[Item]:
-        """Every item once, in order. Raises GenerationFailed or SessionLost."""
+        """Every item once, in order, also where it is gone over in several loops. Raises GenerationFailed or SessionLost."""
+        return self._run
+
+    def _read(self) -> Generator[Item, None, None]:
         yield from self._items(self._journal)
         while (up := self._step()) is not None:
             yield from self._given(up)
@@ -116,6 +122,7 @@ class Session(_Session):
 
     def close(self) -> None:
         """Leave: the generation runs on for the grace time; `Client.cancel` ends it."""
+        self._run.close()
         self._shell.close()
 
     def _step(self) -> Up | None:
@@ -141,9 +148,13 @@ class AsyncSession(_Session):
     def __init__(self, shell: AsyncShell, *more: Any) -> None:
         super().__init__(shell, *more)
         self._shell = shell
+        self._run = self._read()
 
-    async def __aiter__(self) -> AsyncIterator[Item]:
-        """Every item once, in order. Raises GenerationFailed or SessionLost."""
+    def __aiter__(self) -> AsyncIterator[Item]:
+        """Every item once, in order, also where it is gone over in several loops. Raises GenerationFailed or SessionLost."""
+        return self._run
+
+    async def _read(self) -> AsyncGenerator[Item, None]:
         for item in self._items(self._journal):
             yield item
         while (up := await self._step()) is not None:
@@ -153,6 +164,7 @@ class AsyncSession(_Session):
 
     async def close(self) -> None:
         """Leave: the generation runs on for the grace time; `AsyncClient.cancel` ends it."""
+        await self._run.aclose()
         await self._shell.close()
 
     async def _step(self) -> Up | None:

@@ -9,6 +9,7 @@ import json
 import random
 import time
 from collections.abc import AsyncIterator, Iterator, Sequence
+from dataclasses import replace
 from typing import Any, Self
 from urllib.parse import urlsplit
 
@@ -99,15 +100,7 @@ class _Transport:
         times = self._times
         if read_s is None or read_s >= times.read_s:
             return times
-        return Times(
-            min(times.idle_s, read_s),
-            read_s,
-            times.session_s,
-            times.backoff_s,
-            times.backoff_max_s,
-            times.poll_s,
-            times.call_tries,
-        )
+        return replace(times, idle_s=min(times.idle_s, read_s), read_s=read_s)
 
     def _failed(self, course: Course) -> None:
         self._keys.failed(course.call.roots[0] + course.call.path, course.call.body, course.call.session)
