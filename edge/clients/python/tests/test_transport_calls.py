@@ -144,3 +144,20 @@ def test_headers_go_on_as_they_came():
     response = play(Server(Reply(tuple(WHOLE), headers=headers)))
     assert response.headers["x-request-id"] == "r1"
     assert response.headers["x-generation-id"] == GENERATION
+
+
+def test_the_callers_own_read_time_out_is_the_shorter_one():
+    """An application that waits for less than we would gets its time-out when it said, and one that says none gets ours."""
+    server = Server(*[Reply((b": heartbeat\n",), then="ReadTimeout")] * 5000)
+    http = server.flavour.http
+    with (
+        http_client(times=FAST, transport=server, timeout=http.Timeout(0.05)) as client,
+        pytest.raises(http.ReadTimeout, match=r"no event for 0\.05 s"),
+    ):
+        client.post(URL, json=BODY)
+    assert server.asked[0].extensions["timeout"]["read"] == 0.05
+    server = Server(Reply(tuple(WHOLE)))
+    with http_client(times=Times(idle_s=7, read_s=1200), transport=server) as client:
+        assert client.timeout.read == 1200
+        client.post(URL, json=BODY, timeout=None)
+    assert server.asked[0].extensions["timeout"]["read"] == 7

@@ -23,7 +23,7 @@ from tokentrail_client.shell import AsyncShell, Shell
 from tokentrail_client.states import OnState
 from tokentrail_client.store import Store
 from tokentrail_client.transport import AsyncTransport, Transport, root_of
-from tokentrail_client.vendor import Flavour, Name
+from tokentrail_client.vendor import CONNECT_S, Flavour, Name
 
 _BEGIN = (
     ("content-type", "application/json"),
@@ -56,7 +56,7 @@ def http_client(
     """
     flavour = Flavour(library)
     ours = Transport(transport, store=store, edges=edges, times=times, on_state=on_state, flavour=flavour)
-    return flavour.http.Client(transport=ours, **{"follow_redirects": True, **options})
+    return flavour.http.Client(transport=ours, **{**_defaults(flavour, times), **options})
 
 
 def async_http_client(
@@ -74,7 +74,13 @@ def async_http_client(
     ours = AsyncTransport(
         transport, store=store, edges=edges, times=times, on_state=on_state, flavour=flavour
     )
-    return flavour.http.AsyncClient(transport=ours, **{"follow_redirects": True, **options})
+    return flavour.http.AsyncClient(transport=ours, **{**_defaults(flavour, times), **options})
+
+
+def _defaults(flavour: Flavour, times: Times | None) -> dict[str, Any]:
+    """What an SDK sets for a client of its own; our read time-out becomes the SDK's."""
+    read_s = (times or Times()).read_s
+    return {"follow_redirects": True, "timeout": flavour.http.Timeout(read_s, connect=CONNECT_S)}
 
 
 class _Client:
