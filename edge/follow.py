@@ -90,7 +90,7 @@ class Follower:
         self._past = past
         self._reader: Reader | None = None
         self._joiner = Joiner(codec)
-        self._ready: deque[Delivered] = deque()
+        self._ready: list[Delivered] = []
         self._undecoded: deque[Raw] = deque()
         self._progress: Progress | None = None
         self._seen_above: int | None = None
@@ -135,9 +135,10 @@ class Follower:
         if self._hole is not None and not self._ready:
             raise self._hole
         if len(self._ready) <= READ_EVENTS_MAX:
-            ready, self._ready = list(self._ready), deque()
-            return ready
-        return [self._ready.popleft() for _ in range(READ_EVENTS_MAX)]
+            ready, self._ready = self._ready, []
+        else:
+            ready, self._ready = self._ready[:READ_EVENTS_MAX], self._ready[READ_EVENTS_MAX:]
+        return ready
 
     async def preload(self, events_max: int) -> None:
         """Read what the log already has (bounded), so that a hole is found before the response head."""
@@ -148,8 +149,10 @@ class Follower:
 
     def skip_to(self, seq: int) -> None:
         """Drop what is ready up to and with a seq."""
-        while self._ready and (self._ready[0].event.seq or 0) <= seq:
-            self._ready.popleft()
+        ready = self._ready
+        self._ready = ready[
+            next((at for at, d in enumerate(ready) if (d.event.seq or 0) > seq), len(ready)) :
+        ]
 
     def close(self) -> None:
         """Stop reading; idempotent."""

@@ -87,7 +87,10 @@ class Recorder:
 
     def numbered(self, kind: Kind, elapsed_us: int, **fields: Any) -> LogEvent:
         """Append the next numbered record."""
-        event = self._event(kind, elapsed_us, seq=self.next_seq, **fields)
+        wall_us = self._generation.accepted_wall_us + elapsed_us
+        event = LogEvent(
+            kind=kind, seq=self.next_seq, wall_us=wall_us, elapsed_us=elapsed_us, **self._constant, **fields
+        )
         self.next_seq += 1
         if event.canonical:
             self.digest.update(event.canonical)
@@ -98,7 +101,10 @@ class Recorder:
         """Append a trace record: it has no seq and is not sent to clients."""
         after = self.next_seq - 1 if self.next_seq else None
         elapsed_us = self.elapsed_us()
-        event = self._event(kind, elapsed_us, after_seq=after, **fields)
+        wall_us = self._generation.accepted_wall_us + elapsed_us
+        event = LogEvent(
+            kind=kind, after_seq=after, wall_us=wall_us, elapsed_us=elapsed_us, **self._constant, **fields
+        )
         self._append(event, elapsed_us)
         return event
 
@@ -117,10 +123,6 @@ class Recorder:
         while self.unacked_bytes > limit_bytes and not self.failed:
             self._drained = asyncio.get_running_loop().create_future()
             await self._drained
-
-    def _event(self, kind: Kind, elapsed_us: int, **fields: Any) -> LogEvent:
-        wall_us = self._generation.accepted_wall_us + elapsed_us
-        return LogEvent(kind=kind, wall_us=wall_us, elapsed_us=elapsed_us, **self._constant, **fields)
 
     def _append(self, event: LogEvent, elapsed_us: int) -> None:
         """Hand a record to the log; as its sending counts when it was captured, which errs on the lease's safe side."""

@@ -15,9 +15,9 @@ Before: ``driver`` (through ``EventLog.append``). After: ``kafka`` owns the prod
 import asyncio
 from collections import deque
 from collections.abc import Awaitable, Callable, Sequence
-from typing import NamedTuple
 
 from edge.log import OnAck, OnFail
+from schemas.events import Struct
 
 BATCH_BYTES_MAX = 900_000
 """Below the broker's default 1 MiB with the batch's own overhead; a single record is below it by ``schemas.parts``."""
@@ -26,7 +26,7 @@ QUIET_TICKS = 5
 """After so many ticks without a departure there is no load to gather for."""
 
 
-class Item(NamedTuple):
+class Item(Struct, frozen=True):
     """One value on its way; the callbacks belong to the last value of a record."""
 
     key: bytes
@@ -62,9 +62,11 @@ class Lanes:
         self, partition: int, key: bytes, values: Sequence[bytes], on_ack: OnAck, on_fail: OnFail
     ) -> None:
         """See EventLog.append."""
-        queue = self._queues.setdefault(partition, deque())
-        for part in values[:-1]:
-            queue.append(Item(key, part, None, on_fail))
+        queue = self._queues.get(partition)
+        if queue is None:
+            queue = self._queues[partition] = deque()
+        if len(values) > 1:
+            queue.extend(Item(key, part, None, on_fail) for part in values[:-1])
         queue.append(Item(key, values[-1], on_ack, on_fail))
         if partition not in self._tasks:
             self._idle.clear()
