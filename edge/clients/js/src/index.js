@@ -1,0 +1,14 @@
+/**
+ * tokentrail-client: streams of LLM answers that survive a broken connection.
+ *
+ * Reading order: `types`, `limits`, `states`, `retry`, `sse`, `progress`, `reading` (the core), then `transport` (under an
+ * SDK) or `stream` (instead of one).
+ */
+
+export { resumableFetch, resumableFetch as fetch } from "./transport.js";
+export { Stream, attach, generate, resume } from "./stream.js";
+export { eventsUrl, ticketFor } from "./tickets.js";
+export { GenerationError, StreamError, TokentrailError } from "./errors.js";
+export { LIMITS } from "./limits.js";
+export { memoryStore } from "./stores/memory.js";
+export { indexedDBStore } from "./stores/indexeddb.js";

@@ -1,0 +1,85 @@
+/**
+ * How the iterator connects: a call that is answered at once with its generation, then the generation's native events.
+ *
+ * With a ticket instead of a key nothing travels in headers, so that a browser needs no preflight: the cursor then stands
+ * in the address as well. Before: `addresses`. After: `stream`.
+ */
+
+import { generationUrl } from "./addresses.js";
+
+/** @import { Fetch, Source } from "./types.js" */
+
+/**
+ * `path` and `body`: of the call; left out where the generation runs already.
+ * @typedef {object} Target
+ * @property {string[]} bases the gateway's address first, without `/v1`
+ * @property {string} session
+ * @property {string | null} generationId
+ * @property {Fetch} fetch
+ * @property {Headers} headers with the key, if there is one
+ * @property {string | null} ticket
+ * @property {string} [path]
+ * @property {unknown} [body]
+ */
+
+/** @implements {Source} */
+export class NativeSource {
+  #target;
+  #turn = 0;
+
+  /** @param {Target} target */
+  constructor(target) {
+    this.#target = target;
+    this.generationId = target.generationId;
+  }
+
+  /** @param {AbortSignal} signal */
+  async open(signal) {
+    const { fetch, headers, session, path, body } = this.#target;
+    const asked = new Headers(headers);
+    asked.set("content-type", "application/json");
+    asked.set("idempotency-key", session);
+    asked.set("prefer", "respond-async");
+    if (!asked.has("x-tokentrail-on-disconnect")) asked.set("x-tokentrail-on-disconnect", "grace");
+    const init = { method: "POST", headers: asked, body: JSON.stringify(body), signal };
+    const begun = await fetch(`${this.#base()}${path}`, init);
+    if (!begun.ok) return begun;
+    this.generationId = begun.headers.get("x-generation-id");
+    await begun.body?.cancel();
+    if (this.generationId === null) throw new Error("the answer names no generation: X-Generation-Id is missing or hidden");
+    return this.reopen(null, signal);
+  }
+
+  /**
+   * @param {string | null} lastEventId
+   * @param {AbortSignal} signal
+   */
+  reopen(lastEventId, signal) {
+    const { fetch, headers, ticket } = this.#target;
+    const carried = new Headers(headers);
+    if (ticket === null && lastEventId !== null) carried.set("last-event-id", lastEventId);
+    const query = { ticket, after: ticket === null ? null : lastEventId };
+    return fetch(this.#about("events", query), { headers: carried, signal });
+  }
+
+  async cancel() {
+    const { fetch, headers, ticket } = this.#target;
+    const asked = new Headers(headers);
+    if (ticket === null) asked.set("content-type", "application/json");
+    const body = JSON.stringify({ mode: "soft", reason: "user_abort" });
+    const response = await fetch(this.#about("cancel", { ticket }), { method: "POST", headers: asked, body, keepalive: true });
+    await response.body?.cancel();
+  }
+
+  #base() {
+    return this.#target.bases[this.#turn++ % this.#target.bases.length];
+  }
+
+  /**
+   * @param {string} what
+   * @param {Record<string, string | null>} query
+   */
+  #about(what, query) {
+    return generationUrl(this.#base(), this.generationId ?? "", what, query);
+  }
+}

@@ -1,0 +1,142 @@
+/**
+ * A gateway of a script, for tests: one generation of a few events, and connections that are cut or refused as told.
+ *
+ * `faults[i]` says what becomes of the i-th request (cancel and tickets aside); without one it is served to the end.
+ */
+
+import { createServer } from "node:http";
+
+export const GENERATION = "0193a5d2-7c11-7b3e-9f04-5a2c8e61d0b7";
+const SIG = "k3Jd0aXk3Jd0aXk3Jd0aXk";
+
+/** @param {number} seq */
+export const idOf = (seq) => `${seq}-17.${88_000 + seq}-${SIG}`;
+
+/**
+ * A frame as the edge writes it.
+ * @param {number | null} seq
+ * @param {unknown} data
+ * @param {string} [event]
+ */
+export function frame(seq, data, event) {
+  const text = typeof data === "string" ? data : JSON.stringify(data);
+  return `${event ? `event: ${event}\n` : ""}${seq === null ? "" : `id: ${idOf(seq)}\n`}data: ${text}\n\n`;
+}
+
+/** @type {Record<string, { path: string, frames: (words: string[]) => string[] }>} */
+export const DIALECTS = {
+  "openai.chat": {
+    path: "/v1/chat/completions",
+    frames: (words) => [
+      ...words.map((word, at) => frame(at + 1, { choices: [{ index: 0, delta: { content: word } }] })),
+      frame(words.length + 1, "[DONE]"),
+    ],
+  },
+  "anthropic.messages": {
+    path: "/v1/messages",
+    frames: (words) => [
+      ...words.map((text, at) => frame(at + 1, { type: "content_block_delta", delta: { text } }, "content_block_delta")),
+      frame(words.length + 1, { type: "message_stop" }, "message_stop"),
+    ],
+  },
+  "openai.responses": {
+    path: "/v1/responses",
+    frames: (words) => [
+      ...words.map((delta, at) => frame(at + 1, { type: "response.output_text.delta", delta }, "response.output_text.delta")),
+      frame(words.length + 1, { type: "response.completed", response: {} }, "response.completed"),
+    ],
+  },
+};
+
+/** @param {string[]} words */
+export function nativeFrames(words) {
+  return [
+    frame(0, { seq: 0, generation_id: GENERATION, model: "small-1" }, "message_start"),
+    ...words.map((text, at) => frame(at + 1, { seq: at + 1, parts: [{ type: "text", text }] }, "delta")),
+    frame(words.length + 1, { seq: words.length + 1, finish_reason: "stop" }, "message_end"),
+  ];
+}
+
+/**
+ * `after`: so many bytes of the body are sent. `how`: reset, fin (without the body's end), end (a proper, early one), hang.
+ * `tail`: behind these bytes. `answer`: instead of a stream. `noAnswer`: the socket is reset before any head.
+ * @typedef {{ after?: number, tail?: string, how?: "reset" | "fin" | "end" | "hang", noAnswer?: boolean,
+ *   answer?: { status: number, headers?: Record<string, string>, body?: unknown } }} Fault
+ */
+
+/**
+ * Play a generation; closed at the end of the test.
+ * @param {import("node:test").TestContext} test
+ * @param {{ frames: string[], faults?: (Fault | undefined)[], result?: string, results?: Fault[] }} script
+ */
+export async function played(test, script) {
+  const faults = [...(script.faults ?? [])];
+  /** @type {{ method: string, url: string, headers: import("node:http").IncomingHttpHeaders, body: string, closed: boolean, atMs: number }[]} */
+  const requests = [];
+  const server = createServer(async (request, response) => {
+    let body = "";
+    for await (const piece of request) body += piece;
+    const { method = "", url = "", headers } = request;
+    const seen = { method, url, headers, body, closed: false, atMs: performance.now() };
+    requests.push(seen);
+    response.on("close", () => (seen.closed = true));
+    if (url.includes("/cancel")) return void answerWith(response, { status: 202, body: { state: "cancelling" } });
+    if (url.includes("/tickets")) return void answerWith(response, { status: 200, body: { ticket: "tkt" } });
+    const fault = faults.shift() ?? {};
+    if (fault.noAnswer) return void request.socket.resetAndDestroy();
+    if (fault.answer) return void answerWith(response, fault.answer);
+    if (headers.prefer === "respond-async") {
+      return void answerWith(response, { status: 202, headers: { "x-generation-id": GENERATION }, body: {} });
+    }
+    if (script.result !== undefined) return void send(response, script.result, "application/json", fault);
+    const last = new URL(url, "http://played.test").searchParams.get("after") ?? headers["last-event-id"];
+    const from = last === undefined ? 0 : script.frames.findIndex((one) => one.includes(`id: ${last}\n`)) + 1;
+    if (last !== undefined && from === script.frames.length) return void response.writeHead(204).end();
+    const frames = script.frames.slice(from).join("");
+    send(response, `: tokentrail\nretry: 2000\n${last ? ": resumed\n" : ""}${frames}`, "text/event-stream; charset=utf-8", fault);
+  });
+  await new Promise((resolve) => server.listen(0, "127.0.0.1", () => resolve(undefined)));
+  const { port } = /** @type {import("node:net").AddressInfo} */ (server.address());
+  const stop = () => {
+    server.closeAllConnections();
+    server.close();
+  };
+  test.after(stop);
+  return { url: `http://127.0.0.1:${port}`, requests, faults, stop };
+}
+
+/**
+ * @param {import("node:http").ServerResponse} response
+ * @param {{ status: number, headers?: Record<string, string>, body?: unknown }} answer
+ */
+function answerWith(response, { status, headers = {}, body = "" }) {
+  const text = typeof body === "string" ? body : JSON.stringify(body);
+  response.writeHead(status, { "content-type": "application/json", ...headers }).end(text);
+}
+
+/**
+ * @param {import("node:http").ServerResponse} response
+ * @param {string} body
+ * @param {string} type
+ * @param {Fault} fault
+ */
+function send(response, body, type, { after, how, tail = "" }) {
+  const bytes = Buffer.from(body);
+  response.writeHead(200, { "content-type": type, "x-generation-id": GENERATION });
+  if (how === undefined) return void response.end(bytes);
+  response.write(Buffer.concat([bytes.subarray(0, after), Buffer.from(tail)]), () => {
+    if (how === "reset") response.socket?.resetAndDestroy();
+    else if (how === "fin") response.socket?.end();
+    else if (how === "end") response.end();
+  });
+}
+
+/**
+ * How many bytes of a stream end with the n-th frame.
+ * @param {string[]} frames
+ * @param {number} count
+ */
+export const bytesTo = (frames, count) => Buffer.byteLength(`: tokentrail\nretry: 2000\n${frames.slice(0, count).join("")}`);
+
+/** Limits with which a test can end. */
+export const QUICK = { spreadMs: 1, backoffMs: 2, backoffMsMax: 8, pollMs: 5, idleMs: 5_000 };
