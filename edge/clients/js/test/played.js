@@ -140,3 +140,14 @@ export const bytesTo = (frames, count) => Buffer.byteLength(`: tokentrail\nretry
 
 /** Limits with which a test can end. */
 export const QUICK = { spreadMs: 1, backoffMs: 2, backoffMsMax: 8, pollMs: 5, idleMs: 5_000 };
+
+/**
+ * Wait until a condition holds.
+ * @param {() => boolean} condition
+ */
+export async function until(condition) {
+  for (const endMs = performance.now() + 10_000; !condition(); ) {
+    if (performance.now() > endMs) throw new Error(`it does not hold: ${condition}`);
+    await new Promise((resolve) => setImmediate(resolve));
+  }
+}

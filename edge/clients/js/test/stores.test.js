@@ -1,0 +1,119 @@
+/** One contract for all stores: memory, a folder of files, IndexedDB. */
+
+import assert from "node:assert/strict";
+import { appendFile, mkdtemp, readFile, readdir, rm, stat } from "node:fs/promises";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { test } from "node:test";
+
+import { indexedDBStore, memoryStore } from "../src/index.js";
+import { fileStore } from "../src/node.js";
+import { beginning } from "../src/progress.js";
+import { idOf } from "./played.js";
+
+const { IDBFactory, IDBKeyRange } = await import(process.env.FAKE_INDEXEDDB ?? "fake-indexeddb");
+globalThis.IDBKeyRange = IDBKeyRange;
+
+async function folderFor(t) {
+  const folder = await mkdtemp(join(tmpdir(), "tokentrail-client-"));
+  t.after(() => rm(folder, { recursive: true }));
+  return folder;
+}
+
+/** Each gives a way to open the same store again, as another process or page would. */
+const STORES = {
+  memory: () => {
+    const stores = new Map();
+    return (keep = 20) => stores.get(keep) ?? stores.set(keep, memoryStore({ keep })).get(keep);
+  },
+  file: async (t) => {
+    const folder = await folderFor(t);
+    return (keep) => fileStore(join(folder, "sessions"), { keep });
+  },
+  indexeddb: () => {
+    const indexedDB = new IDBFactory();
+    return (keep) => indexedDBStore({ indexedDB, keep });
+  },
+};
+
+const frame = (seq) => ({ id: idOf(seq), event: "delta", data: `Grüße ${seq}\nsecond line` });
+const position = (session, seq = -1, startedMs = 1) => ({
+  ...beginning({ session, base: "http://edge.test", startedMs }),
+  seq,
+  lastEventId: seq < 0 ? null : idOf(seq),
+});
+
+for (const [name, opener] of Object.entries(STORES)) {
+  test(`${name}: what was saved is there for whoever opens it again, in order`, async (t) => {
+    const open = await opener(t);
+    await open().save(position("a"), []);
+    await open().save(position("a", 1), [frame(0), frame(1)]);
+    await open().save(position("b/../ü", 0), [frame(0)]);
+    const store = open();
+    await store.save(position("a", 2), [frame(2)]);
+    assert.deepEqual(await open().load("a"), { position: position("a", 2), frames: [frame(0), frame(1), frame(2)] });
+    assert.deepEqual(await open().load("b/../ü"), { position: position("b/../ü", 0), frames: [frame(0)] });
+  });
+
+  test(`${name}: a session that is not there is undefined, and may be dropped`, async (t) => {
+    const open = await opener(t);
+    assert.equal(await open().load("nobody"), undefined);
+    assert.deepEqual(await open().list(), []);
+    await open().drop("nobody");
+    await open().save(position("a", 0), [frame(0)]);
+    await open().drop("a");
+    assert.equal(await open().load("a"), undefined);
+    await open().save(position("a"), []);
+    assert.deepEqual((await open().load("a"))?.frames, []);
+  });
+
+  test(`${name}: the last sessions are kept, the newest first; the oldest leave with their events`, async (t) => {
+    const open = await opener(t);
+    for (const at of [3, 1, 2, 5, 4]) await open(3).save(position(`s${at}`, 0, at), [frame(0)]);
+    assert.deepEqual((await open(3).list()).map(({ session }) => session), ["s5", "s4", "s3"]);
+    assert.equal(await open(3).load("s1"), undefined);
+  });
+
+  test(`${name}: what is given back is a copy`, async (t) => {
+    const open = await opener(t);
+    const own = position("a", 0);
+    await open().save(own, [frame(0)]);
+    own.seq = 7;
+    const loaded = await open().load("a");
+    loaded.position.seq = 8;
+    loaded.frames.pop();
+    assert.deepEqual(await open().load("a"), { position: position("a", 0), frames: [frame(0)] });
+  });
+
+  test(`${name}: saves that were not waited for are all there`, async (t) => {
+    const open = await opener(t);
+    const store = open();
+    await Promise.all(Array.from({ length: 8 }, (_, at) => store.save(position(`s${at}`, 0, at), [frame(0)])));
+    assert.equal((await open().list()).length, 8);
+  });
+}
+
+test("file: half a line, as a process leaves it that died while writing, is as if it were not there", async (t) => {
+  const folder = await folderFor(t);
+  await fileStore(folder).save(position("a", 0), [frame(0)]);
+  const [file] = await readdir(folder);
+  const whole = await readFile(join(folder, file), "utf8");
+  await appendFile(join(folder, file), whole.trim().split("\n")[0].slice(0, 30));
+  await fileStore(folder).save(position("a", 1), [frame(1)]);
+  assert.deepEqual(await fileStore(folder).load("a"), { position: position("a", 1), frames: [frame(0), frame(1)] });
+});
+
+test("file: only its owner may read what the model said", async (t) => {
+  const folder = join(await folderFor(t), "sessions");
+  await fileStore(folder).save(position("a"), []);
+  const [file] = await readdir(folder);
+  assert.equal((await stat(folder)).mode & 0o077, 0);
+  assert.equal((await stat(join(folder, file))).mode & 0o077, 0);
+});
+
+test("file: a folder that cannot be read is an error, not an empty store", async (t) => {
+  const folder = await folderFor(t);
+  await appendFile(join(folder, "plain"), "");
+  await assert.rejects(fileStore(join(folder, "plain")).list(), { code: "ENOTDIR" });
+  await assert.rejects(fileStore(join(folder, "plain")).save(position("a"), []), { code: "EEXIST" });
+});
