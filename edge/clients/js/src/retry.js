@@ -5,8 +5,8 @@
  * |---|---|
  * | reset, early end, silence, no answer | try again; a call by its Idempotency-Key, a stream behind its last id |
  * | 429 or 5xx that says `x-should-retry: true` | try again, not before its Retry-After |
- * | 429 or 5xx that does not | stop |
- * | 502, 503, 504 without `x-should-retry` | nobody of ours has answered (a proxy has): as no answer |
+ * | 429 or 5xx that says `false` | stop |
+ * | 429 or 5xx that says neither | try again where it names a Retry-After, or is a 502, 503, 504: a proxy lost the edge |
  * | any other 4xx | stop |
  *
  * What never comes here: the reader's own abort, and anything behind the terminal.
@@ -27,6 +27,7 @@
 
 const FROM_A_PROXY = new Set([502, 503, 504]);
 const TOO_MANY = 429;
+const NUMBER = /^\d+(\.\d+)?$/;
 
 /**
  * How long to wait before the next try, or why there is none.
@@ -46,9 +47,10 @@ export function decide(failure, situation) {
 }
 
 /** @param {Answered} answer */
-function mayBeRetried({ status, advice }) {
+function mayBeRetried({ status, advice, retryAfterMs }) {
   if (status !== TOO_MANY && status < 500) return false;
-  return advice === "true" || (advice === null && FROM_A_PROXY.has(status));
+  if (advice !== null) return advice === "true";
+  return retryAfterMs !== null || FROM_A_PROXY.has(status);
 }
 
 /** @param {Situation} situation */
@@ -59,16 +61,19 @@ function backoffMs({ fruitless, random, limits }) {
 }
 
 /**
- * What an answer's head says about trying again. Retry-After is a number of seconds or an HTTP date.
+ * What an answer's head says about trying again: `retry-after-ms`, else Retry-After, in seconds or as an HTTP date.
  * @param {Response} response
  * @param {number} wallMs
  * @returns {Answered}
  */
 export function answered(response, wallMs) {
   const advice = response.headers.get("x-should-retry");
-  const said = response.headers.get("retry-after")?.trim();
+  const said = response.headers.get("retry-after")?.trim() ?? "";
+  const saidMs = response.headers.get("retry-after-ms")?.trim() ?? "";
+  const dueMs = Date.parse(said);
   let retryAfterMs = null;
-  if (said && /^\d+(\.\d+)?$/.test(said)) retryAfterMs = Number(said) * 1000;
-  else if (said && !Number.isNaN(Date.parse(said))) retryAfterMs = Math.max(0, Date.parse(said) - wallMs);
+  if (NUMBER.test(saidMs)) retryAfterMs = Number(saidMs);
+  else if (NUMBER.test(said)) retryAfterMs = Number(said) * 1000;
+  else if (!Number.isNaN(dueMs)) retryAfterMs = Math.max(0, dueMs - wallMs);
   return { kind: "answer", status: response.status, advice, retryAfterMs };
 }

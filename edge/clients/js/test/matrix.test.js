@@ -20,7 +20,9 @@ const ROWS = [
   ["500 that says so", answer(500, "true"), { waitMs: 50 }],
   ["503 that says so, by its Retry-After", answer(503, "true", 20_000), { waitMs: 20_000 }],
   ["429 that says no", answer(429, "false", 1_000), { stop: "refused" }],
-  ["429 that says nothing", answer(429, null, 1_000), { stop: "refused" }],
+  ["429 that says nothing", answer(429), { stop: "refused" }],
+  ["429 that only names a Retry-After", answer(429, null, 1_000), { waitMs: 1_000 }],
+  ["a word that is neither true nor false", answer(503, "maybe", 1_000), { stop: "refused" }],
   ["500 that says nothing", answer(500), { stop: "refused" }],
   ["503 that says no", answer(503, "false", 1_000), { stop: "refused" }],
   ["a proxy's 502", answer(502), { waitMs: 50 }],
@@ -60,6 +62,8 @@ test("Retry-After is seconds or a date; anything else is none", () => {
   assert.equal(of(new Date(1_005_000).toUTCString()), 5_000);
   assert.equal(of(new Date(0).toUTCString()), 0);
   assert.equal(of("soon"), null);
+  const exact = new Response(null, { status: 429, headers: { "retry-after": "7", "retry-after-ms": "150" } });
+  assert.equal(answered(exact, 0).retryAfterMs, 150);
 });
 
 test("a limit that is misspelt or not above 0 is an error", () => {
