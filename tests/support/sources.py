@@ -18,10 +18,12 @@ _TEXT = {
     ".conf",
     ".html",
     ".js",
+    ".mjs",
     ".css",
     "",
 }
 _HIDDEN_BUT_OURS = {".ci"}
+_NOT_OURS = {"__pycache__", "node_modules"}
 
 
 def python_files(*folders):
@@ -35,7 +37,7 @@ def text_files():
     for path in sorted(ROOT.rglob("*")):
         parts = path.relative_to(ROOT).parts
         hidden = any(part.startswith(".") and part not in _HIDDEN_BUT_OURS for part in parts)
-        if not hidden and "__pycache__" not in parts and path.is_file() and path.suffix in _TEXT:
+        if not hidden and _NOT_OURS.isdisjoint(parts) and path.is_file() and path.suffix in _TEXT:
             yield path.relative_to(ROOT)
 
 

@@ -12,3 +12,13 @@ export { GenerationError, StreamError, TokentrailError } from "./errors.js";
 export { LIMITS } from "./limits.js";
 export { memoryStore } from "./stores/memory.js";
 export { indexedDBStore } from "./stores/indexeddb.js";
+
+/** @typedef {import("./types.js").Store} Store */
+/** @typedef {import("./types.js").Position} Position */
+/** @typedef {import("./types.js").StateChange} StateChange */
+/** @typedef {import("./transport.js").TransportOptions} TransportOptions */
+/** @typedef {import("./stream.js").StreamOptions} StreamOptions */
+/** @typedef {import("./answer.js").Item} Item */
+/** @typedef {import("./answer.js").End} End */
+/** @typedef {import("./answer.js").ToolCall} ToolCall */
+/** @typedef {import("./limits.js").Limits} Limits */

@@ -6,7 +6,7 @@
  * Before: `limits`. After: `reading`, which makes the moves.
  */
 
-/** @import { Move, State, StateChange } from "./types.js" */
+/** @import { Move, State } from "./types.js" */
 
 /** @type {Readonly<Record<State, Partial<Record<Move, State>>>>} */
 export const TABLE = Object.freeze({

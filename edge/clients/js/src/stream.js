@@ -21,7 +21,7 @@ import { Reading } from "./reading.js";
 import { NativeSource } from "./source.js";
 import { memoryStore } from "./stores/memory.js";
 
-/** @import { Clock, Fetch, Frame, Saved, StateChange, Store } from "./types.js" */
+/** @import { Clock, Fetch, Saved, StateChange, Store } from "./types.js" */
 /** @import { End, Item } from "./answer.js" */
 /** @import { Limits } from "./limits.js" */
 

@@ -165,6 +165,7 @@ async function requestOf(input, init = {}) {
 class Call {
   /** @type {string | null} */
   generationId = null;
+  /** @type {string} */
   session = crypto.randomUUID();
   streamed = true;
   #turn = 0;

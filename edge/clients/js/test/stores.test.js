@@ -11,7 +11,7 @@ import { fileStore } from "../src/node.js";
 import { beginning } from "../src/progress.js";
 import { idOf } from "./played.js";
 
-const { IDBFactory, IDBKeyRange } = await import(process.env.FAKE_INDEXEDDB ?? "fake-indexeddb");
+const { IDBFactory, IDBKeyRange } = await import(process.env.FAKE_INDEXEDDB || "fake-indexeddb");
 globalThis.IDBKeyRange = IDBKeyRange;
 
 async function folderFor(t) {

@@ -1,0 +1,144 @@
+"""The JS client library: its own tests, its types, and the real SDKs over it, through real edges and a line that cuts.
+
+What an SDK makes of a stream that was cut many times is what it makes of the provider's own, and the provider was asked
+once. The library's own tests play a gateway by script (``edge/clients/js/test``); these have the edges instead.
+"""
+
+import json
+import random
+
+import pytest
+
+from tests.support.cutting import Cut, CuttingProxy
+from tests.support.dialects import KEY, QUICK, world
+from tests.support.javascript import CLIENT, NODE_FOLDER, missing, node, run
+from tests.support.waiting import until
+
+pytestmark = pytest.mark.skipif(missing() is not None, reason=str(missing()))
+SCRIPT = QUICK | {"tokens": 120, "reasoning_tokens": 6, "tool_call": {}}
+PLAIN = QUICK | {"tokens": 300}
+STREAMED = {
+    "openai chat": SCRIPT,
+    "openai responses": SCRIPT,
+    "anthropic": SCRIPT,
+    "ai openai": SCRIPT,
+    "ai anthropic": SCRIPT,
+}
+WHOLE = {"openai chat whole": PLAIN, "ai whole": PLAIN}
+DRAWN = {"id", "call_id", "item_id", "tool_call_id"}
+HEAD_BYTES = 900
+"""A cut lies behind the response head: who was not even answered asks again, which is the claims' to make one."""
+
+
+@pytest.fixture
+async def two():
+    """Give two edges in front of the simulator."""
+    async with world() as running:
+        yield running
+
+
+def cuts(seed):
+    """A plan: every connection is cut after a random number of bytes, by RST or by FIN."""
+    draw = random.Random(seed)
+    return lambda: Cut(HEAD_BYTES + draw.randrange(2_500), draw.choice(("rst", "fin")))
+
+
+def bare(value):
+    """Give an outcome without what is new in every one."""
+    if isinstance(value, dict):
+        return {key: bare(item) for key, item in value.items() if key not in DRAWN}
+    return [bare(item) for item in value] if isinstance(value, list) else value
+
+
+async def ask(cases):
+    """What the clients make of the cases, one outcome each."""
+    said = await run([*node(), "resumed.mjs"], NODE_FOLDER, json.dumps(cases).encode())
+    return json.loads(said)
+
+
+def case(sdk, url, **more):
+    """A question for the script."""
+    return {"sdk": sdk, "url": url, "key": KEY, "simulate": (STREAMED | WHOLE).get(sdk, SCRIPT), **more}
+
+
+async def test_the_librarys_own_tests():
+    """The library keeps its promises towards a gateway of a script: every row of its matrix, and a reader that is killed."""
+    tests = sorted(path.name for path in (CLIENT / "test").glob("*.test.js"))
+    assert len(tests) >= 6
+    fake = (NODE_FOLDER / "node_modules/fake-indexeddb/build/esm/index.js").as_uri()
+    arguments = ["--test", "--test-timeout=60000", *(f"test/{name}" for name in tests)]
+    said = await run([*node(), *arguments], CLIENT, environ={"FAKE_INDEXEDDB": fake})
+    assert b"\n# fail 0\n" in said
+    assert b"\n# skipped 0\n" in said or b"to compare with" in said
+
+
+async def test_the_types_are_those_of_the_sources(tmp_path):
+    """The sources hold to their types, strictly, and the types that are delivered were made from them."""
+    tsc = [*node(), str(NODE_FOLDER / "node_modules/typescript/bin/tsc")]
+    roots = ["--typeRoots", str(NODE_FOLDER / "node_modules/@types")]
+    await run([*tsc, "--project", str(CLIENT), *roots, "--outDir", str(tmp_path)], CLIENT)
+    made = {path.relative_to(tmp_path): path.read_text() for path in tmp_path.rglob("*.d.ts")}
+    delivered = {path.relative_to(CLIENT / "types"): path.read_text() for path in (CLIENT / "types").rglob("*")
+                 if path.is_file()}  # fmt: skip
+    assert made == delivered, "run `npm run types` in edge/clients/js"
+
+
+async def test_applications_in_typescript_are_checked():
+    """The delivered types fit under each SDK, strictly, and refuse what the library would refuse."""
+    tsc = [*node(), str(NODE_FOLDER / "node_modules/typescript/bin/tsc")]
+    await run([*tsc, "--project", str(NODE_FOLDER)], NODE_FOLDER)
+
+
+async def test_the_sdks_see_one_stream_over_any_cut(two):
+    """Cut every few events, what each SDK accumulates is what it accumulates without us; the provider is asked once."""
+    direct = await ask([case(sdk, two.direct, plain=True) for sdk in STREAMED])
+    before = len(two.simulator.requests)
+    async with CuttingProxy(two.urls[0], cuts(7)) as one, CuttingProxy(two.urls[1], cuts(8)) as other:
+        got = await ask([case(sdk, one.url, edges=[other.url]) for sdk in STREAMED])
+        cut_count = one.cuts + other.cuts
+    for sdk, expected, outcome in zip(STREAMED, direct, got, strict=True):
+        assert "raised" not in outcome, (sdk, outcome)
+        assert bare(outcome["got"]) == bare(expected["got"]), sdk
+        assert outcome["states"][-1] == "COMPLETED"
+        assert outcome["states"].count("RESUMING") >= 3, (sdk, outcome["states"])
+    assert cut_count >= 3 * len(STREAMED)
+    assert len(two.simulator.requests) - before == len(STREAMED)
+
+
+async def test_an_answer_in_one_piece_that_was_cut_comes_whole(two):
+    """A call without a stream, cut within its body, and again while its result is fetched, is the provider's whole answer."""
+    direct = await ask([case(sdk, two.direct, plain=True) for sdk in WHOLE])
+    cut = iter([Cut(HEAD_BYTES)] * 2 * len(WHOLE))
+    async with CuttingProxy(two.urls[0], lambda: next(cut, Cut())) as line:
+        got = await ask([case(sdk, line.url) for sdk in WHOLE])
+        assert line.cuts == 2 * len(WHOLE)
+    assert [bare(outcome.get("got", outcome)) for outcome in got] == [bare(said["got"]) for said in direct]
+    assert len(two.simulator.requests) == 2 * len(WHOLE)
+
+
+async def test_without_us_the_same_line_breaks_the_sdks(two):
+    """The unmodified SDKs raise on that line: what the test above sees is the library's doing."""
+    async with CuttingProxy(two.urls[0], lambda: Cut(HEAD_BYTES + 1_000)) as line:
+        got = await ask([case(sdk, line.url, plain=True) for sdk in STREAMED])
+    assert [sdk for sdk, outcome in zip(STREAMED, got, strict=True) if "raised" not in outcome] == []
+
+
+async def test_the_iterator_reads_the_same_over_any_cut(two):
+    """The native items, over a line that cuts, are those of a line that does not: each event once, the tool call whole."""
+    whole, *_ = await ask([case("iterator", two.urls[0])])
+    async with CuttingProxy(two.urls[0], cuts(9)) as one, CuttingProxy(two.urls[1], cuts(10)) as other:
+        got, *_ = await ask([case("iterator", one.url, edges=[other.url])])
+        assert one.cuts + other.cuts >= 3
+    assert got["got"] == whole["got"]
+    assert got["got"]["calls"] == [{"name": "get_weather", "input": {"city": "Zürich", "days": 3}}]
+    assert got["got"]["ordered"]
+
+
+async def test_leaving_the_loop_ends_the_generation(two):
+    """`break` in an SDK's loop aborts, and an abort is a cancel: the provider's socket closes, without any grace."""
+    slow = {"tokens": 2_000, "ttft_ms": 0, "interval_ms": 20}
+    (got,) = await ask([case("openai left", two.urls[0]) | {"simulate": slow}])
+    assert got["states"] == ["STREAMING", "CANCELLED"], got
+    (seen,) = two.simulator.requests
+    await until(lambda: seen.finished_s is not None)
+    assert seen.aborted_by_client
