@@ -3,6 +3,7 @@
 from types import SimpleNamespace
 
 from edge.archive import ArchiveAway, Found, event_of
+from schemas.errors import Poison
 from schemas.events import CONTENT_KINDS, TERMINALS
 from sinks.intake import EventIntake
 from sinks.rows import EVENTS
@@ -29,7 +30,10 @@ def rows_of(log, codec=CODEC):
             value=value,
             headers=(),
         )
-        row = intake.row(record)
+        try:
+            row = intake.row(record)
+        except Poison:  # a sink's dead letter
+            continue
         if row is not None:
             rows.append(dict(zip(EVENTS.columns, row, strict=True)))
     return rows

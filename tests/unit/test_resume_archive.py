@@ -219,3 +219,42 @@ async def test_what_is_forgotten_there_is_erased():
     assert refused(await scene.ask(last_event_id=scene.cursors[2])) == (410, "erased")
     assert refused(await scene.desk.history(OWNER, scene.id)) == (410, "erased")
     assert refused(await scene.ask(STRANGER)) == (404, "not_found")
+
+
+@pytest.mark.parametrize("kept", ["log", "archive", "its end"])
+async def test_nobody_scans_a_partition_from_its_beginning(kept):
+    """A day of other records lies before and behind it: no answer to anything begins to read outside of its own time."""
+    scene = Scene("log", archive=MemoryArchive())
+    clock, log, partition = scene.writer.clock, scene.writer.log, scene.writer.partition
+    others(log, partition, clock, hours=-24)
+    first = log._next[partition]
+    await scene.written(texts=9)
+    cursors = [scene.cursor(seq) for seq in range(11)]
+    others(log, partition, clock, hours=24)
+    if kept != "log":
+        scene.desk._archive.rows = [r for r in rows_of(log) if kept == "archive" or r["seq"] != 10]
+        mine = {row["offset"] for row in scene.desk._archive.rows}
+        log.drop(partition, lambda record: record[0] in mine)
+        log._first[partition] = 0
+    began = []
+    read_from = log.reader
+    log.reader = lambda partition, key, offset, **how: (
+        began.append(offset) or read_from(partition, key, offset, **how)
+    )
+    for presented in ({}, {"last_event_id": cursors[2]}, {"last_event_id": cursors[10]}, {"after": "7"}):
+        opened = await scene.ask(**presented)
+        if isinstance(opened, Opened):
+            await Client(opened.follower).done()
+    await scene.desk.history(OWNER, scene.id)
+    await scene.ask(generation_id=identity_of(77).generation_id)
+    assert began
+    assert min(began) >= first - 1
+
+
+def others(log, partition, clock, *, hours):
+    """Put a record of others every minute of so many hours around now."""
+    here_us = clock.us
+    for minute in range(abs(hours) * 60):
+        clock.us = here_us + (minute - 60 * abs(hours) if hours < 0 else minute + 2) * 60_000_000
+        log.put(partition, b"another's", b"its value")
+    clock.us = here_us
