@@ -10,6 +10,7 @@ Before: ``generation``, ``log`` or ``past``. After: ``emit`` writes it out; ``re
 """
 
 from collections import deque
+from collections.abc import Callable
 
 from edge.decode import whole_event
 from edge.generation import Delivered, Generation
@@ -61,6 +62,7 @@ class Follower:
         offset: where reading the log would begin.
         local: the generation's memory where it runs here.
         past: the archive's part, which is read before the log.
+        forgotten: whether the generation was forgotten meanwhile; asked before anything is handed on from elsewhere.
 
     Attributes:
         seen_seq: the highest seq that reading came across, wanted or not; -1 for none.
@@ -78,6 +80,7 @@ class Follower:
         offset: int,
         local: Generation | None,
         past: Past | None = None,
+        forgotten: Callable[[], bool] = lambda: False,
     ) -> None:
         self._log = log
         self._codec = codec
@@ -88,6 +91,7 @@ class Follower:
         self._position = offset
         self._local = local
         self._past = past
+        self._forgotten = forgotten
         self._reader: Reader | None = None
         self._joiner = Joiner(codec)
         self._ready: list[Delivered] = []
@@ -188,6 +192,9 @@ class Follower:
     async def _from_past(self, past: Past) -> None:
         try:
             page = await past.page()
+            if self._forgotten():
+                self._erase()
+                return
             if page is not None:
                 for delivered in page:
                     self._judge(delivered)
@@ -211,6 +218,9 @@ class Follower:
             if not self._undecoded:
                 self._progress = await self._reader.read()
                 self._undecoded.extend(self._progress.records)
+            if self._forgotten():
+                self._erase()
+                return
             for _ in range(min(DECODE_EVENTS_MAX, len(self._undecoded))):
                 raw = self._undecoded.popleft()
                 event = await whole_event(self._log, self._codec, self._joiner, raw.value, raw.offset)

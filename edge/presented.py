@@ -1,10 +1,11 @@
-"""What a client shows when it comes back, and what it asks for by it. Pure.
+"""What a client shows when it comes back, what it asks for by it, and what it may be answered. Pure.
 
 Before: the request's headers and query. After: ``resume`` answers it.
 """
 
 from typing import NamedTuple
 
+from edge.follow import Follower
 from schemas.cursor import Cursor, CursorMalformed, parse
 from schemas.settings import ApiKey
 
@@ -71,4 +72,50 @@ def read_cursor(shown: Presented) -> Cursor | None:
     return cursor
 
 
-__all__ = ["Ask", "CursorMalformed", "ModeUnknown", "Presented", "ask_of", "read_cursor"]
+class Refusal(NamedTuple):
+    """No stream: an HTTP status and a code. ``first_available_seq`` where one is known (410)."""
+
+    status: int
+    code: str
+    first_available_seq: int | None = None
+
+
+NOT_FOUND = Refusal(404, "not_found")
+NOT_GOOD = Refusal(401, "cursor_invalid")
+EXPIRED = Refusal(410, "resume_expired")
+ERASED = Refusal(410, "erased")
+
+
+class Owner(NamedTuple):
+    """Whose generation it is, by its own records."""
+
+    tenant: str
+    key_id: str
+    dialect: str
+
+
+class Opened(NamedTuple):
+    """A stream may begin."""
+
+    follower: Follower
+    tenant: str
+    key_id: str
+    dialect: str
+    resumed_from: int | None
+
+
+__all__ = [
+    "ERASED",
+    "EXPIRED",
+    "NOT_FOUND",
+    "NOT_GOOD",
+    "Ask",
+    "CursorMalformed",
+    "ModeUnknown",
+    "Opened",
+    "Owner",
+    "Presented",
+    "Refusal",
+    "ask_of",
+    "read_cursor",
+]

@@ -7,8 +7,6 @@ then the log, then the archive: each only where the one before does not hold wha
 never taken for one that holds nothing. Before: ``find``, ``past``. After: ``follow``, ``emit``.
 """
 
-from typing import NamedTuple
-
 from edge.archive import Archive, ArchiveAway, Found
 from edge.clock import Clock
 from edge.configured import Configured
@@ -18,11 +16,26 @@ from edge.generation import Generation
 from edge.history import History, read_history, read_past
 from edge.log import EventLog, LogAway
 from edge.past import Past
-from edge.presented import Ask, CursorMalformed, ModeUnknown, Presented, ask_of, read_cursor
+from edge.presented import (
+    ERASED,
+    EXPIRED,
+    NOT_FOUND,
+    NOT_GOOD,
+    Ask,
+    CursorMalformed,
+    ModeUnknown,
+    Opened,
+    Owner,
+    Presented,
+    Refusal,
+    ask_of,
+    read_cursor,
+)
 from edge.registry import Registry
 from schemas.codec import Codec
 from schemas.cursor import Cursor
 from schemas.ids import is_uuid7
+from schemas.records import ForgottenEntry
 from schemas.settings import ApiKey, Settings
 from schemas.signing import Signing
 
@@ -30,38 +43,6 @@ __all__ = ["Desk", "Opened", "Presented", "Refusal", "read_cursor"]
 
 PRELOAD_EVENTS_MAX = 64
 """So much of a generation is read before the head, to find a hole while a status can still say so."""
-
-
-class Refusal(NamedTuple):
-    """No stream: an HTTP status and a code. ``first_available_seq`` where one is known (410)."""
-
-    status: int
-    code: str
-    first_available_seq: int | None = None
-
-
-NOT_FOUND = Refusal(404, "not_found")
-NOT_GOOD = Refusal(401, "cursor_invalid")
-EXPIRED = Refusal(410, "resume_expired")
-ERASED = Refusal(410, "erased")
-
-
-class Owner(NamedTuple):
-    """Whose generation it is, by its own records."""
-
-    tenant: str
-    key_id: str
-    dialect: str
-
-
-class Opened(NamedTuple):
-    """A stream may begin."""
-
-    follower: Follower
-    tenant: str
-    key_id: str
-    dialect: str
-    resumed_from: int | None
 
 
 class Desk:
@@ -139,16 +120,37 @@ class Desk:
 
     def follower(self, located: Located, next_seq: int) -> Follower:
         """A follower that begins at a located record."""
-        event = located.event
+        return self._follower(located.event.generation_id, located.partition, next_seq, located.offset)
+
+    def _follower(
+        self,
+        generation_id: str,
+        partition: int,
+        next_seq: int,
+        offset: int,
+        local: Generation | None = None,
+        past: Past | None = None,
+    ) -> Follower:
         return Follower(
-            self._log, self._codec, event.generation_id, located.partition, next_seq, located.offset, None
+            self._log,
+            self._codec,
+            generation_id,
+            partition,
+            next_seq,
+            offset,
+            local,
+            past,
+            lambda: self._is_forgotten(generation_id) is not None,
         )
+
+    def _is_forgotten(self, generation_id: str) -> ForgottenEntry | None:
+        return None if self._configured is None else self._configured.forgotten(generation_id)
 
     def _settled(self, caller: ApiKey, generation_id: str, ask: Ask | None = None) -> Refusal | None:
         """What is answered without looking anywhere: for an id that cannot be, and for what is forgotten."""
         if not is_uuid7(generation_id):
             return NOT_FOUND
-        forgotten = self._configured.forgotten(generation_id) if self._configured is not None else None
+        forgotten = self._is_forgotten(generation_id)
         if forgotten is None:
             return None
         if forgotten.tenant != caller.tenant:
@@ -176,7 +178,7 @@ class Desk:
             if cursor.seq > highest and (cursor.sig is None or terminal is not None):
                 return Refusal(409, "cursor_ahead")
         offset = local.start_offset or 0
-        follower = Follower(self._log, self._codec, local.id, identity.partition, ask.next_seq, offset, local)
+        follower = self._follower(local.id, identity.partition, ask.next_seq, offset, local)
         return _opened(follower, Owner(identity.tenant, identity.key_id, identity.dialect), ask)
 
     async def _remote(self, ask: Ask) -> Opened | Refusal:
@@ -215,9 +217,7 @@ class Desk:
             return NOT_GOOD
         if (unreadable := _unreadable(found)) is not None:
             return answer if answer is not None and not found.erased else unreadable
-        follower = Follower(
-            self._log, self._codec, ask.generation_id, found.partition, ask.next_seq, 0, None, past
-        )
+        follower = self._follower(ask.generation_id, found.partition, ask.next_seq, 0, past=past)
         return await self._begun(follower, Owner(found.tenant, found.key_id, found.dialect), ask)
 
     async def _past(

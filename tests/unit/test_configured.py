@@ -98,6 +98,20 @@ async def test_a_reader_that_reads_is_given_nothing_more(scene):
     assert client.seqs == [0, 1, 2, 3]
 
 
+async def test_the_word_alone_ends_a_reading(scene):
+    """Before the mark lies in the log, a reader on any edge is given no more than what it had."""
+    await scene.written(end=None)
+    if scene.where == "memory":
+        scene.registry._entries[scene.id].finished = True
+    client = Client((await scene.ask()).follower)
+    await turns()
+    await forget(scene)
+    scene.writer.text("still on its way")
+    await client.done()
+    assert isinstance(client.broke_off, Erased)
+    assert client.seqs == [0, 1, 2, 3]
+
+
 async def forget_in_the_log(scene):
     """What `tokentrail forget` appends: the decision under the generation's key, and the word to all edges."""
     if scene.where == "memory":
