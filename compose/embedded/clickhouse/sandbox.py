@@ -44,6 +44,7 @@ _SYSTEM_READABLE = (
     "/dev/urandom",
     "/dev/null",
     "/proc/self/maps",  # glibc finds the main thread's stack in it
+    "/proc/self/auxv",  # the engine looks for it behind the environment otherwise, which Python has moved: a crash
     "/proc/meminfo",
     "/proc/cpuinfo",
     "/proc/stat",
