@@ -1,7 +1,7 @@
 /**
- * The real clock, and waiting with a bound. Everything else takes time as an argument.
+ * The real clock, waiting with a bound, and names by chance. Everything else takes time as an argument.
  *
- * Before: `types`. After: `reading`.
+ * Before: `types`. After: `connections`.
  */
 
 /** @import { Clock } from "./types.js" */
@@ -51,4 +51,10 @@ export async function within(promise, ms, clock) {
   } finally {
     over.abort();
   }
+}
+
+/** A name that nobody else has, also where `crypto.randomUUID` is missing: in pages that came by plain HTTP. */
+export function newName() {
+  const bytes = crypto.getRandomValues(new Uint8Array(16));
+  return Array.from(bytes, (byte) => byte.toString(16).padStart(2, "0")).join("");
 }

@@ -1,7 +1,7 @@
 /**
  * tokentrail-client: streams of LLM answers that survive a broken connection.
  *
- * Reading order: `types`, `limits`, `states`, `retry`, `sse`, `progress`, `reading` (the core), then `transport` (under an
+ * Reading order: `types`, `limits`, `states`, `retry`, `sse`, `progress`, `connections`, `reading` (the core), then `transport` (under an
  * SDK) or `stream` (instead of one).
  */
 

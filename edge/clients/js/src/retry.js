@@ -10,13 +10,13 @@
  * | any other 4xx | stop |
  *
  * What never comes here: the reader's own abort, and anything behind the terminal.
- * Before: `limits`. After: `reading`.
+ * Before: `limits`. After: `connections`.
  */
 
 /** @import { Limits } from "./limits.js" */
 
 /**
- * @typedef {{ kind: "cut" | "early_end" | "idle" | "gap" }} Lost
+ * @typedef {{ kind: "cut" | "early_end" | "idle" | "gap" | "foreign" }} Lost
  * @typedef {{ kind: "answer", status: number, advice: string | null, retryAfterMs: number | null }} Answered
  */
 

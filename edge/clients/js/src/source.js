@@ -9,6 +9,8 @@ import { generationUrl } from "./addresses.js";
 
 /** @import { Fetch, Source } from "./types.js" */
 
+const ACCEPTED = 202;
+
 /**
  * `path` and `body`: of the call; left out where the generation runs already.
  * @typedef {object} Target
@@ -45,7 +47,7 @@ export class NativeSource {
     const begun = await fetch(`${this.#base()}${path}`, init);
     if (!begun.ok) return begun;
     this.generationId = begun.headers.get("x-generation-id");
-    await begun.body?.cancel();
+    await (begun.status === ACCEPTED ? begun.arrayBuffer() : begun.body?.cancel());
     if (this.generationId === null) throw new Error("the answer names no generation: X-Generation-Id is missing or hidden");
     return this.reopen(null, signal);
   }

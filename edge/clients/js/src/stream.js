@@ -11,7 +11,7 @@
 
 import { baseOf } from "./addresses.js";
 import { Answer, jsonOf } from "./answer.js";
-import { systemClock } from "./clock.js";
+import { newName, systemClock } from "./clock.js";
 import { seqOf } from "./cursor.js";
 import { NATIVE, objectIn } from "./dialects.js";
 import { GenerationError, StreamError, TokentrailError } from "./errors.js";
@@ -51,7 +51,7 @@ const inMemory = memoryStore();
  *   `session`: a name of the caller's, also its Idempotency-Key
  */
 export function generate(options) {
-  const { body, path = "/v1/chat/completions", session = crypto.randomUUID() } = options;
+  const { body, path = "/v1/chat/completions", session = newName() } = options;
   const startedMs = (options.clock ?? systemClock).wallMs();
   const position = beginning({ session, base: baseOf(options.edge), startedMs });
   return new Stream({ position, frames: [] }, { path, body }, options);
@@ -79,7 +79,7 @@ export async function resume(session, options) {
  *   instead of a key, where there must be none
  */
 export function attach(options) {
-  const { generationId, session = crypto.randomUUID() } = options;
+  const { generationId, session = newName() } = options;
   const startedMs = (options.clock ?? systemClock).wallMs();
   const position = beginning({ session, base: baseOf(options.edge), generationId, startedMs });
   return new Stream({ position, frames: [] }, { ticket: options.ticket }, options);
@@ -188,16 +188,21 @@ export class Stream {
       this.#finished.reject(error);
       throw error;
     } finally {
+      this.#reading.abort();
       this.#finished.reject(new StreamError("the reader has left before the end", { code: "aborted", text: this.text }));
     }
   }
 
   /** What is stored, then what follows. */
   async *#frames() {
-    yield* this.#saved.frames;
     const { position, frames } = this.#saved;
-    if (position.ended && seqOf(frames.at(-1)?.id) === position.seq) this.#reading.machine.move("ended");
-    else for await (const batch of this.#reading.batches()) yield* batch;
+    const whole = position.ended && seqOf(frames.at(-1)?.id) === position.seq;
+    if (whole) this.#reading.settle();
+    for (const frame of frames) {
+      this.#reading.throwIfAborted();
+      yield frame;
+    }
+    if (!whole) for await (const batch of this.#reading.batches()) yield* batch;
   }
 
   /** @param {Record<string, any>} fields */

@@ -10,7 +10,7 @@
  */
 
 import { addressOf, carriedHeaders, generationUrl } from "./addresses.js";
-import { systemClock } from "./clock.js";
+import { newName, systemClock } from "./clock.js";
 import { limitsOf } from "./limits.js";
 import { beginning } from "./progress.js";
 import { Reading } from "./reading.js";
@@ -45,10 +45,11 @@ export function resumableFetch(options = {}) {
     clock: options.clock ?? systemClock,
     retried: new RetriedCalls(),
   };
+  /** @type {Fetch} A browser's fetch must not be called as a method. */
+  const connect = options.fetch ?? ((...asked) => globalThis.fetch(...asked));
   return async (input, init) => {
     const request = await requestOf(input, init);
     const address = addressOf(request.method, request.url);
-    const connect = options.fetch ?? globalThis.fetch;
     if (address === null) return connect(input, init);
     const call = new Call(connect, request, address, options.edges ?? []);
     if (address.kind === "call") call.key(await known.retried.keyOf(request));
@@ -165,8 +166,7 @@ async function requestOf(input, init = {}) {
 class Call {
   /** @type {string | null} */
   generationId = null;
-  /** @type {string} */
-  session = crypto.randomUUID();
+  session = newName();
   streamed = true;
   #turn = 0;
 
@@ -177,7 +177,7 @@ class Call {
    * @param {string[]} edges
    */
   constructor(fetch, request, address, edges) {
-    this.fetch = fetch;
+    this.connect = fetch;
     this.request = request;
     this.dialect = address.dialect;
     this.bases = [address.base, ...edges.map((edge) => edge.replace(/\/+$/, ""))];
@@ -196,7 +196,8 @@ class Call {
   /** @param {AbortSignal} signal */
   async open(signal) {
     const { url, method, headers, body, more } = this.request;
-    const response = await this.fetch(url, { ...more, method, headers, body, signal });
+    const { connect } = this;
+    const response = await connect(url, { ...more, method, headers, body, signal });
     if (response.ok) this.generationId = response.headers.get("x-generation-id");
     this.streamed = response.headers.get("content-type")?.startsWith("text/event-stream") ?? false;
     return response;
@@ -240,6 +241,7 @@ class Call {
     const headers = carriedHeaders(this.request.headers);
     for (const [name, value] of Object.entries(own)) headers.set(name, value);
     const base = this.bases[this.#turn++ % this.bases.length];
-    return this.fetch(generationUrl(base, this.generationId ?? "", what, query), { ...more, ...init, headers });
+    const { connect } = this;
+    return connect(generationUrl(base, this.generationId ?? "", what, query), { ...more, ...init, headers });
   }
 }

@@ -189,3 +189,16 @@ test("a signal that is aborted already asks nobody", async (t) => {
   await until(() => stream.state === "CANCELLED");
   assert.equal(gateway.requests.length, 0);
 });
+
+test("leaving while stored items are given again ends the generation as any leaving does; a finished one is left alone", async (t) => {
+  const store = memoryStore();
+  const { gateway, stream } = await generating(t, FRAMES, { store, cancelOnAbort: false }, [{ after: bytesTo(FRAMES, 3), how: "hang" }]);
+  for await (const { seq } of stream) if (seq === 2) break;
+  for await (const item of await resume(stream.session, { store, limits: QUICK })) if (item.seq === 1) break;
+  await until(() => gateway.requests.at(-1).url.endsWith("/cancel"));
+  await (await resume(stream.session, { store, limits: QUICK })).result();
+  const asked = gateway.requests.length;
+  for await (const item of await resume(stream.session, { store })) if (item.seq === 1) break;
+  await assert.rejects((await resume(stream.session, { store, signal: AbortSignal.abort() })).result(), { code: "aborted" });
+  assert.equal(gateway.requests.length, asked);
+});

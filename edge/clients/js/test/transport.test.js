@@ -190,6 +190,23 @@ test("a second try of the SDK's own has the key of the first; a new call of the 
   assert.notEqual(third, first);
 });
 
+test("another generation's stream, as a broken cache would give it, is not taken for ours", async (t) => {
+  const foreign = { answer: { status: 200, headers: { "x-generation-id": "other", "content-type": "text/event-stream" }, body: frame(2, "foreign") } };
+  const { gateway, states, response } = await calling(t, { faults: [{ after: 170, how: "reset" }, foreign] });
+  assert.equal(await response.text(), WHOLE);
+  assert.equal(gateway.requests.length, 3);
+  assert.ok(states.includes("PAUSED foreign"));
+});
+
+test("a browser's fetch is called as a function, not as a method of something", async (t) => {
+  async function strict(...asked) {
+    assert.equal(this, undefined);
+    return fetch(...asked);
+  }
+  const { response } = await calling(t, { faults: [{ after: 170, how: "reset" }] }, { fetch: strict });
+  assert.equal(await response.text(), WHOLE);
+});
+
 test("a key of the caller's own is kept", async (t) => {
   const headers = { ...CALL.headers, "Idempotency-Key": "order-7" };
   const { gateway } = await calling(t, {}, {}, { ...CALL, headers });

@@ -1,7 +1,7 @@
 /**
- * The real clock, and waiting with a bound. Everything else takes time as an argument.
+ * The real clock, waiting with a bound, and names by chance. Everything else takes time as an argument.
  *
- * Before: `types`. After: `reading`.
+ * Before: `types`. After: `connections`.
  */
 import type { Clock } from "./types.js";
 /** @type {Clock} */
@@ -18,3 +18,5 @@ export declare class TooLate extends Error {
  * @returns {Promise<T>}
  */
 export declare function within<T>(promise: Promise<T>, ms: number, clock: Clock): Promise<T>;
+/** A name that nobody else has, also where `crypto.randomUUID` is missing: in pages that came by plain HTTP. */
+export declare function newName(): string;

@@ -10,11 +10,11 @@
  * | any other 4xx | stop |
  *
  * What never comes here: the reader's own abort, and anything behind the terminal.
- * Before: `limits`. After: `reading`.
+ * Before: `limits`. After: `connections`.
  */
 import type { Limits } from "./limits.js";
 export type Lost = {
-    kind: "cut" | "early_end" | "idle" | "gap";
+    kind: "cut" | "early_end" | "idle" | "gap" | "foreign";
 };
 export type Answered = {
     kind: "answer";

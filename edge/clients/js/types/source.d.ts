@@ -21,7 +21,6 @@ export type Target = {
     path?: string;
     body?: unknown;
 };
-/** @import { Fetch, Source } from "./types.js" */
 /**
  * `path` and `body`: of the call; left out where the generation runs already.
  * @typedef {object} Target

@@ -3,7 +3,7 @@
  *
  * PAUSED: the connection is lost, the next try waits. COMPLETED: the terminal was read, also an `error`. CANCELLED:
  * ended before it, by the reader's own abort or because it cannot go on; the reason says why.
- * Before: `limits`. After: `reading`, which makes the moves.
+ * Before: `limits`. After: `connections`, which makes the moves.
  */
 import type { Move, State } from "./types.js";
 /** @import { Move, State } from "./types.js" */

@@ -1,0 +1,214 @@
+/**
+ * The connections of one session, one after the other: opened, lost, opened again as the matrix says, ended, aborted.
+ *
+ * The only place that moves the state machine. The reader's own abort ends the connection and the waiting at once, tells
+ * whoever wants to know, and cancels the generation, once; nothing is tried behind it, nor behind the end.
+ * Before: `states`, `retry`, `clock`. After: `reading`.
+ */
+
+import { TooLate, within } from "./clock.js";
+import { errorIn } from "./dialects.js";
+import { StreamError, refusalOf } from "./errors.js";
+import { answered, decide } from "./retry.js";
+import { Machine } from "./states.js";
+
+/** @import { Position, ReadingOptions } from "./types.js" */
+/** @import { Answered, Lost } from "./retry.js" */
+
+const NO_CONTENT = 204;
+
+export class Connections {
+  #deadlineMs;
+  #fruitless = 0;
+  #waitMs = 0;
+  /** @type {StreamError | null} */
+  #aborted = null;
+  /** @type {((error: StreamError) => void)[]} */
+  #onAbort = [];
+  /** The present connection's. */
+  connection = new AbortController();
+
+  /**
+   * @param {ReadingOptions} options
+   * @param {Position} position as it moves on
+   */
+  constructor(options, position) {
+    const { clock, limits, signal, source } = options;
+    this.options = options;
+    this.position = position;
+    this.#deadlineMs = clock.nowMs() + limits.sessionMs;
+    this.machine = new Machine(options.state ?? "CONNECTING", (change) => {
+      if (this.machine.over) signal?.removeEventListener("abort", this.#signalled);
+      options.onState?.({ ...change, session: position.session, generationId: source.generationId });
+    });
+    if (signal?.aborted) this.#end(signal.reason);
+    else signal?.addEventListener("abort", this.#signalled);
+  }
+
+  #signalled = () => this.abort(this.options.signal?.reason);
+
+  /**
+   * End it from the reader's side. Nothing is read any more; the generation is cancelled where it is known to run.
+   * @param {unknown} [cause]
+   */
+  abort(cause) {
+    if (this.machine.over) return;
+    this.#end(cause);
+    if (this.options.cancelOnAbort === false || this.options.source.generationId === null) return;
+    this.options.source.cancel().catch(() => {}); // the grace time of the edge ends it, too
+  }
+
+  /** @param {unknown} cause */
+  #end(cause) {
+    this.#aborted = this.#error("the reader has ended the stream", { code: "aborted", cause });
+    this.machine.move("aborted", { reason: "aborted" });
+    this.connection.abort(this.#aborted);
+    for (const told of this.#onAbort) told(this.#aborted);
+  }
+
+  /**
+   * Told about an abort at once, also while nothing is being read.
+   * @param {(error: StreamError) => void} told
+   */
+  onAbort(told) {
+    this.#onAbort.push(told);
+  }
+
+  /**
+   * The head of the next connection: a stream, null where nothing follows the position, or (where `refusalsUp`) a refusal
+   * of the call as it came. Raises StreamError.
+   * @returns {Promise<Response | null>}
+   */
+  async next() {
+    const { clock, refusalsUp, source } = this.options;
+    for (;;) {
+      await this.#again();
+      const response = await this.#answer();
+      if (response === null) continue;
+      if (response.status === NO_CONTENT) return null;
+      const begun = source.generationId !== null;
+      if (response.ok && begun && isForeign(response, source.generationId)) {
+        this.connection.abort();
+        await this.lost({ kind: "foreign" });
+      } else if (response.ok || (begun ? source.final?.(response) : refusalsUp)) {
+        this.machine.move(response.ok || begun ? "opened" : "refused");
+        return response;
+      } else await this.lost(answered(response, clock.wallMs()), { response });
+    }
+  }
+
+  /** Something new came: the next loss is the first again. */
+  progressed() {
+    this.#fruitless = 0;
+  }
+
+  /** The end is here, and stored. */
+  settle() {
+    this.throwIfAborted();
+    this.machine.move("ended");
+  }
+
+  /**
+   * There is nothing yet: the next try is due in a while.
+   * @param {number} waitMs
+   */
+  later(waitMs) {
+    this.throwIfAborted();
+    this.#waitMs = waitMs;
+    this.machine.move("lost", { reason: "running", waitMs });
+  }
+
+  /** Wait before a try that is not the first. */
+  async #again() {
+    this.throwIfAborted();
+    if (this.machine.state !== "PAUSED") return;
+    const { clock, source } = this.options;
+    this.connection = new AbortController();
+    if (this.#waitMs > 0) await clock.sleep(this.#waitMs, this.connection.signal);
+    this.throwIfAborted();
+    this.machine.move(source.generationId === null ? "again" : "resume");
+  }
+
+  /** The answer of one try; null where none came. */
+  async #answer() {
+    const { source, limits, clock } = this.options;
+    const signal = this.connection.signal;
+    const resumed = this.machine.state === "RESUMING";
+    try {
+      const asked = resumed ? source.reopen(this.position.lastEventId, signal) : source.open(signal);
+      const response = await within(asked, Math.min(limits.readMs, this.leftMs()), clock);
+      this.throwIfAborted();
+      return response;
+    } catch (error) {
+      this.throwIfAborted();
+      this.connection.abort();
+      await this.lost({ kind: error instanceof TooLate ? "idle" : "cut" }, { cause: error });
+      return null;
+    } finally {
+      this.position.generationId = source.generationId;
+    }
+  }
+
+  /**
+   * A connection is lost, or a try failed: the next one waits as long as the matrix says. Raises where it says stop.
+   * @param {Lost | Answered} failure
+   * @param {{ response?: Response, cause?: unknown }} [known]
+   */
+  async lost(failure, { response, cause } = {}) {
+    this.throwIfAborted();
+    const { limits, clock, source } = this.options;
+    this.#fruitless += 1;
+    const begun = source.generationId !== null;
+    const situation = { fruitless: this.#fruitless, begun, leftMs: this.leftMs(), random: clock.random(), limits };
+    const decided = decide(failure, situation);
+    if ("stop" in decided) {
+      const body = response && (await within(response.text(), limits.leaveMs, clock).catch(() => ""));
+      const answer = failure.kind === "answer" ? failure : null;
+      const { message, details } = refusalOf(decided.stop, answer, errorIn(body ?? ""));
+      throw this.refuse(message, { ...details, cause });
+    }
+    response?.body?.cancel().catch(() => {});
+    this.#waitMs = decided.waitMs;
+    const reason = failure.kind === "answer" ? String(failure.status) : failure.kind;
+    this.machine.move("lost", { reason, waitMs: decided.waitMs });
+  }
+
+  /**
+   * End it, and give the error that says why.
+   * @param {string} message
+   * @param {import("./errors.js").ErrorDetails} details
+   */
+  refuse(message, details) {
+    this.throwIfAborted();
+    this.machine.move("refused", { reason: details.code });
+    return this.#error(message, details);
+  }
+
+  /**
+   * @param {string} message
+   * @param {import("./errors.js").ErrorDetails} details
+   */
+  #error(message, details) {
+    const { session, generationId } = this.position;
+    return new StreamError(message, { ...details, session, generationId });
+  }
+
+  /** What is left of the session's time. */
+  leftMs() {
+    return this.#deadlineMs - this.options.clock.nowMs();
+  }
+
+  /** Raises StreamError where the reader has ended it. */
+  throwIfAborted() {
+    if (this.#aborted !== null) throw this.#aborted;
+  }
+}
+
+/**
+ * Whether an answer is another generation's, from a cache that should not be there.
+ * @param {Response} response
+ * @param {string | null} generationId
+ */
+function isForeign(response, generationId) {
+  return (response.headers.get("x-generation-id") ?? generationId) !== generationId;
+}
