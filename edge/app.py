@@ -20,7 +20,7 @@ from edge.clock import system_clock
 from edge.connection import bounded
 from edge.direct import Direct
 from edge.log.kafka import KafkaLog
-from edge.routes import common, dialects, generations, operations, responses
+from edge.routes import common, dialects, generations, listing, operations, page, responses
 from edge.service import EdgeService
 from schemas.codec import Codec
 from schemas.errors import TokentrailError
@@ -46,8 +46,8 @@ def build_app(service: EdgeService) -> FastAPI:
     app = FastAPI(title="tokentrail edge", version="0.1.0", lifespan=lifespan, docs_url=None, redoc_url=None)
     app.state.service = service
     common.install(app)
-    for routes in (dialects.router, responses.router, generations.router, operations.router):
-        app.include_router(routes)
+    for routes in (dialects, responses, listing, generations, operations, page):
+        app.include_router(routes.router)
     return app
 
 

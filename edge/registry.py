@@ -106,6 +106,10 @@ class Registry:
             self._alias_news.pop(key, None)
         return self._aliases.get(key)
 
+    def newest(self) -> list[Entry]:
+        """What runs or ran lately here, the newest first."""
+        return list(reversed(self._entries.values()))
+
     def running(self) -> list[Entry]:
         """What has no terminal yet."""
         return [entry for entry in self._entries.values() if not entry.finished]

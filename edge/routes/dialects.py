@@ -183,11 +183,17 @@ _MODELS: Schema = {
 
 @router.get("/v1/models", responses=answers(_MODELS) | errors(401), openapi_extra=SECURED)
 async def models(request: Request) -> Response:
-    """The models that are routed here, as OpenAI lists them."""
+    """The models that are routed here, as OpenAI lists them; ``dialect`` says by which call each is asked."""
     service = service_of(request)
     caller_of(request)
     listed = [
-        {"id": name, "object": "model", "created": 0, "owned_by": routes[0].provider}
+        {
+            "id": name,
+            "object": "model",
+            "created": 0,
+            "owned_by": routes[0].provider,
+            "dialect": service.settings.providers[routes[0].provider].dialect,
+        }
         for name, routes in service.settings.models.items()
     ]
     return Response(orjson.dumps({"object": "list", "data": listed}), media_type="application/json")

@@ -54,7 +54,19 @@ _CANCELLED = (
 )
 _STATE: Schema = {
     "type": "object",
-    "required": ["generation_id", "state", "dialect", "attempts", "trace_complete"],
+    "required": [
+        *(
+            "generation_id",
+            "state",
+            "dialect",
+            "links",
+            "attempts",
+            "stalls",
+            "usage",
+            "trace",
+            "trace_complete",
+        ),
+    ],
 }
 
 
@@ -134,14 +146,14 @@ def stream(service: EdgeService, request: Request, opened: Opened, dialect: str)
     openapi_extra=SECURED,
 )
 async def generation(request: Request, generation_id: str) -> Response:
-    """State, timings so far, attempts, usage, links."""
+    """State, timings so far, attempts, stalls, usage, links, and what was traced beside the events."""
     service = service_of(request)
     history = await service.desk.history(caller_of(request), generation_id)
     if isinstance(history, Refusal):
         return refusal(history)
     local = service.registry.get(generation_id)
     state = local.state.value if local is not None else None
-    return _json(state_of(history, state))
+    return _json(state_of(history, state, service.settings.stream.stall_threshold_ms * 1000))
 
 
 @router.get(

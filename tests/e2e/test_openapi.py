@@ -23,6 +23,7 @@ OPERATIONS = [
     ("GET", "/v1/models"),
     ("GET", "/v1/responses/{response_id}"),
     ("POST", "/v1/responses/{response_id}/cancel"),
+    ("GET", "/v1/generations"),
     ("GET", "/v1/generations/{generation_id}/events"),
     ("GET", "/v1/generations/{generation_id}"),
     ("GET", "/v1/generations/{generation_id}/result"),

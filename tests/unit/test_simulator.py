@@ -251,6 +251,19 @@ def test_plan_times():
     assert plan[4:] == [("finish", 20), ("usage", 0), ("done", 0)]
 
 
+def test_a_given_text_is_what_is_said():
+    """A script's text is streamed letter by letter as it is, whatever the number of tokens, up to the request's limit."""
+    text = " naïve\n\n```py\n  x = 1\n```  "
+    for given, limit, said in (
+        ({}, {}, text),
+        ({"tokens": 1}, {}, text),
+        ({}, {"max_tokens": 2}, " naïve\n\n```py"),
+    ):
+        options = options_of({"simulate": {"text": text} | given, **limit})
+        played = steps(options, 0, report_usage=False)
+        assert "".join(step.value for step in played if step.kind == "text") == said
+
+
 @pytest.mark.parametrize("after", [0, 2, 3])
 @pytest.mark.parametrize("how", ["cut", "reset", "hang", "error"])
 def test_plan_ends_after_exactly_so_many_tokens(how, after):

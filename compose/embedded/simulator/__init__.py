@@ -13,6 +13,7 @@ sim-cut        the connection ends after twenty tokens without the body's end
 sim-long       2000 tokens, 40 s
 sim-tool       one tool call in fragments
 sim-reason     20 reasoning tokens, then 40 of text
+sim-markdown   a short text of headings, a list, code and a table
 =============  ======================================================================
 
 A request field ``"simulate": {…}`` overrides any of it, and allows any model name: see ``SimulatorOptions``. A list

@@ -4,6 +4,7 @@ Pure. A request may carry ``"simulate": {field: value, …}`` with the fields of
 refused, so that a misspelt fault cannot pass as a good answer. After it in the flow: ``plan``.
 """
 
+import re
 from collections.abc import Mapping
 from typing import Annotated, Any, Final
 
@@ -27,6 +28,9 @@ class SimulatorOptions(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown
     """One answer. *Token* below means one content delta: reasoning first, then text, then tool fragments."""
 
     tokens: Count = 60  # text deltas
+    text: str | None = (
+        None  # what the text deltas say, instead of words of the seed; ``tokens`` follows from it
+    )
     reasoning_tokens: Count = 0
     tool_call: ToolCall | None = None
     ttft_ms: WaitMs = 100  # request read → first token; the role chunk comes after half of it
@@ -54,6 +58,32 @@ class SimulatorOptions(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown
     tag: str = ""  # comes back in the record of the request
 
 
+_TOKEN = re.compile(r"\s*\S{1,5}|\s+")
+MARKDOWN: Final = """\
+## A log that nobody loses
+
+Every event is **published before it is shown**, so what you read here *can* be read again:
+
+1. the edge publishes to Kafka,
+2. the log acknowledges,
+3. only then does a client see it.
+
+```python
+async def show(event):
+    offset = await log.append(event)  # first the log
+    await socket.send(frame(event, offset))
+```
+
+| what breaks | what is lost |
+|---|:-:|
+| the connection | nothing |
+| the edge, with `kill -9` | nothing |
+
+> A lost connection is no cancel.
+
+Cut the connection and resume: the text goes on where it stopped.
+"""
+
 PRESETS: Final[Mapping[str, SimulatorOptions]] = {
     "sim-fast": SimulatorOptions(tokens=40, ttft_ms=20, interval_ms=5),
     "sim-steady": SimulatorOptions(tokens=100, ttft_ms=100, interval_ms=20),
@@ -63,6 +93,7 @@ PRESETS: Final[Mapping[str, SimulatorOptions]] = {
     "sim-long": SimulatorOptions(tokens=2000),
     "sim-tool": SimulatorOptions(tokens=0, tool_call=ToolCall()),
     "sim-reason": SimulatorOptions(reasoning_tokens=20, tokens=40),
+    "sim-markdown": SimulatorOptions(text=MARKDOWN),
 }
 
 
@@ -92,7 +123,14 @@ def options_of(body: Mapping[str, Any], nth_call: int = 0) -> SimulatorOptions:
         options = msgspec.convert({**msgspec.to_builtins(base), **(script or {})}, SimulatorOptions)
     except msgspec.ValidationError as error:
         raise BadScript(f"simulate: {error}") from error
+    if options.text is not None:
+        options = msgspec.structs.replace(options, tokens=len(tokens_of(options.text)))
     return _limited(options, body)
+
+
+def tokens_of(text: str) -> list[str]:
+    """A given text in the pieces in which it is streamed: together they are the text."""
+    return _TOKEN.findall(text)
 
 
 def _limited(options: SimulatorOptions, body: Mapping[str, Any]) -> SimulatorOptions:

@@ -9,7 +9,7 @@ import zlib
 from collections.abc import Iterator, Mapping
 from typing import Any, Final, Literal, NamedTuple
 
-from compose.embedded.simulator.options import SimulatorOptions
+from compose.embedded.simulator.options import SimulatorOptions, tokens_of
 
 Kind = Literal[
     "role",
@@ -119,8 +119,9 @@ def tool_fragments(options: SimulatorOptions) -> list[str]:
 def _deltas(options: SimulatorOptions, seed: int) -> Iterator[tuple[Kind, str]]:
     for index in range(options.reasoning_tokens):
         yield "reasoning", word(seed ^ 0x5EED, index)
+    given = None if options.text is None else tokens_of(options.text)
     for index in range(options.tokens):
-        yield "text", word(seed, index)
+        yield "text", word(seed, index) if given is None else given[index]
     if options.tool_call:
         yield "tool_head", options.tool_call.name
         for fragment in tool_fragments(options):

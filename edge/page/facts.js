@@ -1,0 +1,105 @@
+// What is known of a generation beside its text: how it ended, its times, its attempts, its tokens and cost, where it came
+// from. A dash is what nobody measured; a zero is a measured zero. Before: trace. After: dom, format.
+
+import { el } from "./dom.js";
+import { count, duration, moment, money } from "./format.js";
+
+const TOKENS = [
+  ["input", "input"],
+  ["cache_read", "read from a cache"],
+  ["cache_write", "written to a cache"],
+  ["output", "output"],
+  ["reasoning", "of it reasoning"],
+];
+
+/** The elements of the facts; `open(id)` shows another generation. */
+export function facts(model, trace, open) {
+  const state = trace.state;
+  return [
+    general(model, trace),
+    tokens(state, trace.terminal),
+    attempts(model),
+    stalls(model),
+    lineage(state, trace.start, open),
+  ].filter(Boolean);
+}
+
+function general(model, { start, state, terminal }) {
+  const end = terminal ?? state?.end;
+  const said = start ?? state?.start;
+  return el("section", {}, el("h3", {}, "Facts"), pairs([
+    ["outcome", model.terminal ? `${model.terminal.kind}: ${model.terminal.word}` : (state?.state ?? null)],
+    ["what it says", end?.message],
+    ["model", served(said?.model, end?.served_model)],
+    ["dialect", start?.dialect ?? state?.dialect],
+    ["route", said?.model_route],
+    ["edge", state?.edge_id],
+    ["request", said?.request_id],
+    ["began", state ? moment(state.started_us) : null],
+    ["first token", duration(model.firstUs)],
+    ["in total", duration(model.totalUs)],
+    ["silent", model.stalls.length ? duration(model.stalls.reduce((sum, { lengthUs }) => sum + lengthUs, 0)) : null],
+    ["trace", state && model.terminal ? (state.trace_complete ? "complete" : "not complete") : null],
+  ]));
+}
+
+function served(asked, answered) {
+  return answered && answered !== asked ? `${asked}, served as ${answered}` : asked;
+}
+
+function tokens(state, terminal) {
+  const usage = state?.usage ?? terminal?.usage;
+  const cost = state?.provider_cost_usd ?? null;
+  const charge = state?.customer_charge ?? null;
+  const rows = usage ? TOKENS.map(([name, word]) => [word, usage[name] === undefined ? null : count(usage[name])]) : [];
+  const source = usage?.source && usage.source !== "none" ? usage.source.replaceAll("_", " ") : null;
+  if (!state?.terminal && !terminal) return null;
+  return el("section", {}, el("h3", {}, "Tokens and cost"), pairs([
+    ...(rows.some(([, value]) => value !== null) ? rows : [["tokens", "not reported"]]),
+    ["counted", source],
+    ["provider cost", cost === null ? "not priced yet" : money(cost)],
+    ["charge", charge === null ? null : money(charge.amount, charge.currency)],
+  ]));
+}
+
+function attempts(model) {
+  if (!model.attempts.length) return null;
+  const rows = model.attempts.map(({ number, provider, reason, outcome, errorCode, fromUs, firstUs, toUs }) =>
+    el("tr", {},
+      el("th", { scope: "row" }, String(number)),
+      el("td", {}, [provider ?? "–", reason && reason !== "first" ? ` (${reason})` : ""].join("")),
+      el("td", {}, errorCode ?? outcome ?? "runs"),
+      el("td", { class: "end" }, firstUs === null ? "–" : duration(firstUs - fromUs)),
+      el("td", { class: "end" }, duration(toUs - fromUs))));
+  const head = ["#", "provider", "outcome", "to first", "in all"].map((word, i) => el("th", { scope: "col", class: i > 2 ? "end" : null }, word));
+  return el("section", {}, el("h3", {}, "Attempts"), el("table", {}, el("thead", {}, el("tr", {}, head)), el("tbody", {}, rows)));
+}
+
+function stalls(model) {
+  if (!model.stalls.length) return null;
+  const rows = model.stalls.map(({ attempt, fromUs, lengthUs, open }) =>
+    el("li", {}, `${duration(lengthUs)} ${open ? "and still, since" : "from"} ${duration(fromUs)}`, model.attempts.length > 1 ? `, attempt ${attempt}` : ""));
+  return el("section", {}, el("h3", {}, "Stalls"), el("ul", {}, rows));
+}
+
+function lineage(state, start, open) {
+  const said = start ?? state?.start;
+  const previous = said?.previous_generation_id;
+  const retries = (state?.attempts ?? []).filter(({ reason }) => reason && reason !== "first");
+  const rows = [];
+  if (previous) {
+    const button = el("button", { type: "button", class: "link" }, previous);
+    button.addEventListener("click", () => open(previous));
+    rows.push(el("li", {}, `${said.lineage_kind ?? "retry"} of `, button));
+  }
+  for (const { attempt, reason, from_model: from, to_model: to } of retries) {
+    rows.push(el("li", {}, `attempt ${attempt}: ${reason}${from && to ? ` from ${from} to ${to}` : ""}, after attempt ${attempt - 1}`));
+  }
+  if (!rows.length) rows.push(el("li", {}, "It follows no other generation, and its first attempt was its only one."));
+  return said ? el("section", {}, el("h3", {}, "Lineage"), el("ul", {}, rows)) : null;
+}
+
+function pairs(rows) {
+  const shown = rows.filter(([, value]) => value !== null && value !== undefined && value !== "");
+  return el("dl", {}, shown.flatMap(([name, value]) => [el("dt", {}, name), el("dd", {}, String(value))]));
+}
