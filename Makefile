@@ -26,6 +26,7 @@ demo: $(READY) $(if $(WITH_MODEL),$(MODEL_READY)) ## the whole path, once, for r
 	@$(BIN)/tokentrail demo $(if $(WITH_MODEL),--model) $(ARGS)
 
 test: check ## everything: check, then the whole suite, the real Kafka and ClickHouse included
+	@sh requirements/browser
 	@$(BIN)/python -m pytest $(ARGS)
 
 check: $(READY) ## lint, format and types, without running anything

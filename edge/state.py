@@ -47,6 +47,7 @@ def state_of(history: History, state: str | None, stall_threshold_us: int) -> di
         "links": links_of(generation_id, None if said is None else said.previous_generation_id),
         "attempts": _attempts(records),
         "stalls": _stalls(records, contents, stall_threshold_us),
+        "stall_threshold_us": stall_threshold_us,
         "events": len(history.delivered),
         "last_seq": history.delivered[-1].seq if history.delivered else None,
         "first_content_us": contents[0].elapsed_us if contents else None,

@@ -95,6 +95,7 @@ def _print(state: StackState, title: str) -> None:
         out.print(f"  {name:<12}{address}")
     out.print(f"  {'model':<12}{state.model}")
     if state.edges:
+        out.print(f"  {'page':<12}{state.edges[0]}/")
         out.print("  watch with [bold]tokentrail tail[/], check with [bold]tokentrail doctor[/]")
 
 
