@@ -59,7 +59,7 @@ export class Trace {
   }
 
   #moved(us, nowMs) {
-    if (!Number.isFinite(us) || us < this.#lastUs) return;
+    if (!Number.isFinite(us) || us < this.#lastUs || (us === this.#lastUs && this.#lastAtMs !== null)) return;
     this.#lastUs = us;
     this.#lastAtMs = nowMs;
   }

@@ -131,7 +131,8 @@ export class View {
   #tell(said = null, why = null) {
     const { state, seen } = this.#reader ?? { state: "idle", seen: null };
     byId("dot").dataset.state = this.ended ? this.#trace.model(0).terminal.kind : state;
-    if (said ?? this.#words(state, why)) say(byId("status"), said ?? this.#words(state, why));
+    const words = said ?? this.#words(state, why);
+    if (words) say(byId("status"), words);
     say(byId("counts"), seen ? `${many(seen.events, "event")} · ${count(seen.lost)} lost · ${count(seen.repeated)} repeated · ${many(seen.connections, "connection")}` : "");
     say(byId("generation-id"), this.#id ?? "");
     enable(byId("cut"), "cut" in MOVES[state]);

@@ -27,6 +27,7 @@ HOSTS = {  # loopback, names for examples, namespaces of formats, standards, and
     "keepachangelog.com",
     "semver.org",
     "html.spec.whatwg.org",
+    "www.w3.org",
     "www.rfc-editor.org",
 }
 RESERVED = (".example", ".test", ".invalid", ".example.com", ".example.org")
