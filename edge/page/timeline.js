@@ -42,8 +42,9 @@ export function picture(model, width) {
     svg("desc", { id: "picture-words" }, inWords(model).join(". ")),
     hatch(),
     axis,
-    parts,
+    parts.filter((part) => !part?.matches(".lane")),
     lines,
+    parts.filter((part) => part?.matches(".lane")),
   );
 }
 

@@ -39,8 +39,8 @@ export class Trace {
     return this.#ticks.length > 0;
   }
 
-  /** Everything that a picture needs, as of now. */
-  model(nowMs) {
+  /** Everything that a picture needs, as of now; who does not read does not know that it is silent. */
+  model(nowMs, reads = false) {
     const ended = this.terminal ?? this.state?.terminal ?? null;
     const endUs = this.terminal?.elapsed_us ?? this.state?.terminal?.at_us ?? null;
     const nowUs = ended ? (endUs ?? this.#lastUs) : this.#lastUs + (this.#lastAtMs === null ? 0 : (nowMs - this.#lastAtMs) * 1000);
@@ -50,7 +50,7 @@ export class Trace {
       firstUs: this.#ticks[0]?.[0] ?? this.state?.first_content_us ?? null,
       attempts: this.#attempts(nowUs),
       ticks: this.#ticks,
-      stalls: this.#stalls(nowUs, ended),
+      stalls: this.#stalls(nowUs, reads && !ended),
       heartbeats: trace.filter(({ kind }) => kind === "heartbeat").map(({ at_us: atUs }) => atUs),
       readers: readersOf(trace, nowUs),
       cancelUs: trace.find(({ kind }) => kind === "cancel_requested")?.at_us ?? null,
@@ -88,7 +88,7 @@ export class Trace {
   }
 
   /** The edge's own word of an attempt that ended; of the one that runs, the gaps between its events, and the open one. */
-  #stalls(nowUs, ended) {
+  #stalls(nowUs, reads) {
     const closed = new Map((this.state?.attempts ?? []).filter((a) => a.outcome).map((a) => [a.attempt, a]));
     const found = (this.state?.stalls ?? []).filter(({ attempt }) => closed.has(attempt)).map(stallOf);
     const thresholdUs = closed.values().next().value?.stall_threshold_us ?? this.state?.stall_threshold_us ?? STALL_US;
@@ -98,7 +98,7 @@ export class Trace {
       if (last && last[1] === attempt && us - last[0] > thresholdUs) found.push({ attempt, fromUs: last[0], lengthUs: us - last[0], open: false });
       last = [us, attempt];
     }
-    const silentUs = last && !ended ? nowUs - last[0] : 0;
+    const silentUs = last && reads ? nowUs - last[0] : 0;
     if (silentUs > thresholdUs) found.push({ attempt: last[1], fromUs: last[0], lengthUs: silentUs, open: true });
     return found;
   }

@@ -65,6 +65,7 @@ export class View {
         this.#tell();
       }),
     });
+    byId("generation").removeAttribute("data-empty");
     this.#said(id);
     this.#reader.open();
     this.#ask(0);
@@ -115,7 +116,7 @@ export class View {
     const nowMs = performance.now();
     if (this.#id === null || (!now && !this.ended && nowMs - this.#drawnAtMs < PICTURE_EVERY_MS)) return;
     this.#drawnAtMs = nowMs;
-    const model = this.#trace.model(nowMs);
+    const model = this.#trace.model(nowMs, this.#reader.state === "reading");
     const width = Math.floor(byId("picture").clientWidth);
     if (width > 0) byId("picture").replaceChildren(picture(model, width));
     const words = inWords(model).map((text) => el("li", {}, text));

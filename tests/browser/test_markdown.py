@@ -1,6 +1,7 @@
 """Markdown that is shown while it is written: what it becomes, that growing changes nothing, and that no text becomes code."""
 
 import pytest
+import pytest_asyncio
 
 pytestmark = pytest.mark.asyncio(loop_scope="package")
 
@@ -101,10 +102,13 @@ async ([seed, count]) => {
 """
 
 
-@pytest.fixture
-async def page(two, tab_on):
-    async with tab_on(two.urls[0], connect=False) as tab:
-        yield tab.page
+@pytest_asyncio.fixture(scope="module", loop_scope="package")
+async def page(two, browser):
+    made = await browser.new_context()
+    opened = await made.new_page()
+    await opened.goto(two.urls[0])
+    yield opened
+    await made.close()
 
 
 @pytest.mark.parametrize("text", CASES, ids=repr)

@@ -52,7 +52,8 @@ async def test_a_stall_is_seen_while_it_lasts(two, tab_on):
             arg=at_first["width"],
         )
         await tab.page.click("#cancel")
-        await tab.said("status", "Cancelled after")
+        await tab.said("in-words", "a cancel was asked for")
+        await tab.said("in-words", "cancelled: cancelled")
         assert (await texts(tab, ".mark.cancelled text"))[0].startswith("cancelled")
         assert await texts(tab, ".mark.asked text") == ["cancel asked"]
 

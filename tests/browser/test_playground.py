@@ -165,6 +165,7 @@ async def test_a_wrong_key_and_a_wrong_request(two, tab_on):
         await tab.page.press("#key", "Enter")
         await tab.said("key-said", "not known here")
         await tab.connect()
+        await tab.page.click("#options summary")
         await tab.page.fill("#extra", "{")
         await tab.page.press("#prompt", "Control+Enter")
         await tab.said("ask-said", "not JSON")
