@@ -21,6 +21,7 @@ from compose.commands import (
     forget,
     keys,
     show,
+    simulate,
     sql,
     tail,
     topics,
@@ -48,6 +49,7 @@ app.command("forget")(forget.forget)
 app.add_typer(keys.app, name="keys")
 app.command("sql")(sql.sql)
 app.add_typer(export.app, name="export")
+app.command("simulate")(simulate.simulate)
 app.command("doctor")(doctor.doctor)
 app.command("bench")(bench.bench)
 app.add_typer(config.app, name="config")

@@ -10,7 +10,7 @@ FINISH_REASONS = frozenset(
     {"stop", "length", "tool_call", "content_filter", "cancelled", "timeout", "error", "other", "unknown"}
 )
 
-_PROVIDER_WORDS = {
+PROVIDER_WORDS = {
     "stop": "stop",
     "end_turn": "stop",
     "stop_sequence": "stop",
@@ -33,7 +33,7 @@ def finish_reason_of(word: str | None) -> str:
     """Our word for a provider's: ``unknown`` where there is none, ``other`` for one without mapping."""
     if not word or word == "null":
         return "unknown"
-    return _PROVIDER_WORDS.get(word.lower(), "other")
+    return PROVIDER_WORDS.get(word.lower(), "other")
 
 
 class ErrorCode(NamedTuple):

@@ -26,7 +26,8 @@ Reading order: ``options`` (what) → ``plan`` (when) → ``chunks``, ``messages
 import sys
 
 from compose.embedded.simulator.options import PRESETS, SimulatorOptions, ToolCall
-from compose.embedded.simulator.server import SeenRequest, Simulator
+from compose.embedded.simulator.seen import SeenRequest
+from compose.embedded.simulator.server import Simulator
 
 __all__ = ["PRESETS", "SeenRequest", "Simulator", "SimulatorOptions", "ToolCall", "command"]
 

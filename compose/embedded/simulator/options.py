@@ -5,7 +5,7 @@ refused, so that a misspelt fault cannot pass as a good answer. After it in the 
 """
 
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Annotated, Any, Final
 
 import msgspec
@@ -105,17 +105,29 @@ class BadScript(ValueError):
     """The ``simulate`` field cannot be used; the message says which part."""
 
 
-def options_of(body: Mapping[str, Any], nth_call: int = 0) -> SimulatorOptions:
+def _nothing() -> SimulatorOptions | None:
+    return None
+
+
+def options_of(
+    body: Mapping[str, Any],
+    nth_call: int = 0,
+    other: Callable[[], SimulatorOptions | None] = _nothing,
+) -> SimulatorOptions:
     """The options of a request: preset of the model, then ``simulate``, then the request's own limits.
 
-    ``simulate`` may be a list: the n-th call (from 0) of a script takes its n-th entry, later ones the last.
+    ``simulate`` may be a list: the n-th call (from 0) of a script takes its n-th entry, later ones the last. ``other``
+    gives the answer of a request without script whose model is no preset.
     """
     model = str(body.get("model", ""))
     script = body.get("simulate")
     if isinstance(script, list):
         script = script[min(nth_call, len(script) - 1)] if script else {}
     if model not in PRESETS and script is None:
-        raise UnknownModel(model)
+        drawn = other()
+        if drawn is None:
+            raise UnknownModel(model)
+        return _limited(drawn, body)
     base = PRESETS.get(model, SimulatorOptions())
     if script is not None and not isinstance(script, dict):
         raise BadScript("simulate is an object or a list of objects")

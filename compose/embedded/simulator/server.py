@@ -9,7 +9,7 @@ import asyncio
 import time
 from collections import OrderedDict, deque
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from typing import Any, Final, NamedTuple, Protocol, Self
 
 import orjson
@@ -21,6 +21,8 @@ from compose.embedded.simulator.messages import MessagesRenderer
 from compose.embedded.simulator.options import PRESETS, BadScript, SimulatorOptions, UnknownModel, options_of
 from compose.embedded.simulator.plan import Step, prompt_tokens_of, seed_of, steps
 from compose.embedded.simulator.responses import ResponsesRenderer
+from compose.embedded.simulator.seen import SeenRequest
+from compose.embedded.simulator.traits import Traits, draw
 from compose.faults import reset_transport
 
 REQUEST_BYTES_MAX: Final = 64 << 20  # long-context tests; beyond it 413
@@ -57,33 +59,21 @@ DIALECTS: Final = {
 }
 
 
-@dataclass(slots=True)
-class SeenRequest:
-    """One POST as the provider saw it. Instants are seconds of CLOCK_MONOTONIC, durations are left to the reader."""
-
-    index: int
-    model: str
-    stream: bool
-    tag: str
-    headers: dict[str, str]
-    started_s: float
-    finished_s: float | None = None  # None: still running
-    chunks_sent: int = 0
-    aborted_by_client: bool = False  # the client closed its connection before the answer's end
-    end: str = "running"  # done, error, cut, reset, aborted, stopped (this process ends)
-
-
 class Simulator:
     """The provider in this process: ``async with Simulator() as sim: sim.base_url``.
 
     Args:
         port: on 127.0.0.1; 0 picks a free one.
         seed: mixed into the text of answers whose request names none.
+        traits: how it answers what is neither a preset nor scripted, whatever the model is called; None: 404.
 
     """
 
-    def __init__(self, port: int = 0, *, seed: int = 0, host: str = "127.0.0.1") -> None:
-        self.host, self.port, self._seed = host, port, seed
+    def __init__(
+        self, port: int = 0, *, seed: int = 0, host: str = "127.0.0.1", traits: Traits | None = None
+    ) -> None:
+        self.host, self.port, self._seed, self._traits = host, port, seed, traits
+        self._drawn = 0
         self.requests: deque[SeenRequest] = deque(maxlen=REMEMBERED_MAX)
         self._seen_count = 0
         self._calls: OrderedDict[str, int] = OrderedDict()  # simulate_id → calls so far
@@ -125,7 +115,7 @@ class Simulator:
             body = orjson.loads(await request.read())
             if not isinstance(body, dict):
                 raise BadScript("the body is a JSON object")
-            options = options_of(body, self._nth_call(body))
+            options = options_of(body, self._nth_call(body), self._next_drawn)
         except UnknownModel as unknown:
             return _refusal(dialect, 404, message=f"The model `{unknown}` does not exist")
         except ValueError as error:  # no JSON, or a script that cannot be used
@@ -166,6 +156,13 @@ class Simulator:
         if not seen.stream:
             return await _play_whole(request, dialect, script, renderer, options, seen)
         return await _play_stream(request, script, renderer, options, seen)
+
+    def _next_drawn(self) -> SimulatorOptions | None:
+        """The next answer by this provider's traits; None where it has none."""
+        if self._traits is None:
+            return None
+        self._drawn += 1
+        return draw(self._traits, self._seed, self._drawn - 1)
 
     def _nth_call(self, body: dict[str, Any]) -> int:
         """How many calls of this request's script came before."""
