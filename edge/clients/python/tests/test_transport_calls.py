@@ -1,6 +1,7 @@
 """Under an SDK: the call before its stream, calls that ask for no stream, the time-outs, the store."""
 
 import itertools
+import zlib
 
 import pytest
 from playing import BODY, FAST, URL, WHOLE, Told, play
@@ -161,3 +162,29 @@ def test_the_callers_own_read_time_out_is_the_shorter_one():
         assert client.timeout.read == 1200
         client.post(URL, json=BODY, timeout=None)
     assert server.asked[0].extensions["timeout"]["read"] == 7
+
+
+def test_a_stream_that_somebody_compressed_is_read_all_the_same():
+    """We ask for no compression; what a proxy compresses nevertheless is decoded, and broken compression is a cut."""
+    headers = {**HEADERS, "content-encoding": "gzip"}
+    packer = zlib.compressobj(wbits=31)
+    packed = packer.compress(b"".join(WHOLE[:2])) + packer.flush(zlib.Z_SYNC_FLUSH)
+    server = Server(Reply((packed, b"\xff" * 50), headers=headers), Reply(tuple(WHOLE[2:])))
+    response = play(server)
+    assert response.content == b"".join(WHOLE)
+    assert "content-encoding" not in response.headers
+    assert [r.headers["accept-encoding"] for r in server.asked] == ["identity"] * 2
+
+
+@pytest.mark.parametrize("how", ["ProxyError", "ConnectTimeout", "WriteError", "WriteTimeout"])
+def test_every_way_to_lose_a_connection_is_one(how):
+    """However a connection fails before an answer, the call is sent again."""
+    assert play(Server(Reply(error=how), Reply(tuple(WHOLE)))).content == b"".join(WHOLE)
+
+
+@pytest.mark.parametrize("how", ["PoolTimeout", "LocalProtocolError", "UnsupportedProtocol"])
+def test_what_is_the_callers_own_fault_is_told_at_once(how):
+    """An address that nobody speaks, or too many connections, are no lost connections."""
+    server = Server(Reply(error=how))
+    with pytest.raises(getattr(server.flavour.http, how)):
+        play(server)

@@ -1,0 +1,147 @@
+"""The course of a session without any I/O: what it asks, and how long it waits, by a clock that the test moves."""
+
+import pytest
+from playing import WHOLE
+from scripted import GENERATION, HEADERS, cursor
+from tokentrail_client import Times
+from tokentrail_client.call import Call, Stopped
+from tokentrail_client.course import Course
+from tokentrail_client.effects import Answer, Ask, Give, Head, Keep, Lost, Opened, Read, ReadAll, Wait
+
+STREAM, CUT = Head(200, HEADERS), Lost(ConnectionResetError("cut"))
+TIMES = Times(idle_s=60, read_s=600, session_s=3600, backoff_s=1, backoff_max_s=8)
+
+
+class Play:
+    """Runs a course: its asks, reads and waits are answered, and noted."""
+
+    def __init__(self, *answers, times=TIMES, slow_s=0.0, call=None):
+        self.now = 100.0
+        self.answers = list(answers)
+        self.slow_s = slow_s
+        self.asked, self.waited, self.given, self.kept = [], [], [], []
+        call = call or Call(
+            "s", "openai.chat", ("http://a.test/v1", "http://b.test/v1"), path="/chat/completions"
+        )
+        self.course = Course(call, times, lambda: self.now, lambda: 1.0)
+
+    def run(self):
+        """Play it to its end."""
+        steps, told = self.course.run(), None
+        while True:
+            try:
+                effect = steps.send(told)
+            except StopIteration:
+                return self
+            told = self._do(effect)
+
+    def _do(self, effect):
+        match effect:
+            case Ask():
+                self.asked.append(effect)
+                return self._next()
+            case Read() | ReadAll():
+                return self._next()
+            case Wait(seconds):
+                self.waited.append(seconds)
+                self.now += seconds
+            case Keep():
+                self.kept.append(effect)
+            case Give(frames):
+                self.given += [frame.raw for frame in frames]
+                self.now += self.slow_s
+            case Opened() | Answer():
+                pass
+        return None
+
+    def _next(self):
+        answer = self.answers.pop(0)
+        if isinstance(answer, tuple) and not isinstance(answer, Head | Lost):
+            seconds, answer = answer
+            self.now += seconds
+        return answer
+
+
+def test_the_wait_doubles_until_an_event_comes():
+    """Every failure in a row doubles the wait; an event, and nothing less, makes the next one short again."""
+    lost = [CUT, CUT, STREAM, None, STREAM, b": heartbeat\n", CUT]
+    play = Play(STREAM, WHOLE[0], CUT, *lost, STREAM, WHOLE[1], CUT, STREAM, b"".join(WHOLE[2:])).run()
+    assert play.waited == [1, 2, 4, 8, 8, 1]
+    assert play.given == WHOLE
+
+
+def test_a_slow_reader_is_no_silent_edge():
+    """The time that a reader takes for an event is not the edge's: it may be longer than the read time-out."""
+    play = Play(STREAM, *[(50, chunk) for chunk in WHOLE], slow_s=700).run()
+    assert play.given == WHOLE
+
+
+def test_events_are_what_counts_as_progress():
+    """Cuts over more than the read time-out end nothing as long as events come between them."""
+    parts = [part for chunk in WHOLE[:-1] for part in (STREAM, (400, chunk), (100, CUT))]
+    play = Play(*parts, STREAM, WHOLE[-1]).run()
+    assert play.given == WHOLE
+
+
+@pytest.mark.parametrize(
+    ("times", "reason"),
+    [(TIMES, "read_timeout"), (Times(idle_s=60, read_s=1000, session_s=1000), "session_timeout")],
+)
+def test_heartbeats_alone_end_in_time(times, reason):
+    """A generation that only says that it lives is over at the read time-out, or at the session's; no wait is longer."""
+    play = Play(STREAM, WHOLE[0], *[(15, b": heartbeat\n")] * 100, times=times)
+    with pytest.raises(Stopped) as stopped:
+        play.run()
+    assert (stopped.value.reason, stopped.value.timed_out) == (reason, True)
+    assert play.now - 100 <= (times.read_s + 15)
+
+
+def test_no_wait_is_longer_than_the_session():
+    """A Retry-After beyond the end of the session is not slept through."""
+    wait = Head(503, {"x-should-retry": "true", "retry-after": "86400"})
+    play = Play(STREAM, CUT, wait, b"")
+    with pytest.raises(Stopped):
+        play.run()
+    assert play.waited == [1, TIMES.read_s - 1]
+
+
+def test_an_edge_that_asks_to_come_again_is_left_at_once():
+    """Behind log_unavailable nothing more is read from that connection, though it is open; the next edge is asked."""
+    away = b'data: {"error": {"code": "log_unavailable", "message": "wait"}}\n\n'
+    play = Play(STREAM, WHOLE[0] + away + b": more\n", STREAM, b"".join(WHOLE[1:])).run()
+    assert play.given == WHOLE
+    assert [ask.url.split("/")[2] for ask in play.asked] == ["a.test", "b.test"]
+
+
+def test_nothing_is_handed_over_behind_the_terminal():
+    """What stands behind the terminal in the same bytes is not the generation's."""
+    play = Play(
+        STREAM, b"".join(WHOLE) + b"data: late\n\n" + f"id: {cursor(9)}\ndata: later\n\n".encode()
+    ).run()
+    assert play.given == WHOLE
+
+
+def test_each_giving_is_kept_before_with_its_position():
+    """What is kept names the position of the last frame that is given next, and the last one the end."""
+    play = Play(STREAM, WHOLE[0] + WHOLE[1], WHOLE[2], WHOLE[3]).run()
+    opened, *kept = play.kept
+    assert (opened.generation_id, opened.last_id) == (GENERATION, None)
+    assert [keep.last_id for keep in kept] == [cursor(2), cursor(3), cursor(4)]
+    assert [keep.state.value for keep in kept] == ["streaming", "streaming", "completed"]
+
+
+def test_silence_is_bounded_by_what_was_asked():
+    """A stream may be silent for the idle time, a call that asks for none for the read time."""
+    body = Head(200, {"content-type": "application/json"})
+    plain = Call("s", "openai.chat", ("http://a.test/v1",), path="/chat/completions", streams=False)
+    assert Play(body, b"{}", call=plain).run().asked[0].read_s == TIMES.read_s
+    assert {ask.read_s for ask in Play(STREAM, CUT, STREAM, WHOLE[3]).run().asked} == {TIMES.idle_s}
+
+
+def test_an_edges_own_refusal_of_a_result_is_the_answer():
+    """A result that the edge refuses, also for a while, is handed up; a proxy's bare refusal is asked again."""
+    plain = Call("s", "openai.chat", ("http://a.test/v1",), path="/chat/completions", streams=False)
+    named = Head(200, {"content-type": "application/json", "x-generation-id": GENERATION})
+    refused = Head(503, {"x-should-retry": "true"})
+    play = Play(named, CUT, Head(502, {}), b"", Head(202, {}), b"{}", refused, b"{}", call=plain).run()
+    assert (play.course.state.value, play.course.reason, play.answers) == ("cancelled", "http_503", [])
