@@ -16,6 +16,7 @@ from compose.commands import (
     cancel,
     config,
     demo,
+    diagnose,
     doctor,
     export,
     forget,
@@ -44,6 +45,7 @@ app.command("demo")(demo.demo)
 app.add_typer(topics.app, name="topics")
 app.command("tail")(tail.tail)
 app.command("show")(show.show)
+app.command("diagnose")(diagnose.diagnose)
 app.command("cancel")(cancel.cancel)
 app.command("forget")(forget.forget)
 app.add_typer(keys.app, name="keys")

@@ -94,6 +94,47 @@ QUESTIONS: dict[str, Question] = {
         """SELECT max(end_wall) AS newest_end, dateDiff('millisecond', newest_end, now64(6)) AS age_ms
            FROM generations_final""",
     ),
+    "stalls-by-provider": Question(
+        "Which providers fall silent most, day by day?",
+        "SELECT * FROM stalls_by_provider ORDER BY day DESC, stall_ms DESC LIMIT 50",
+    ),
+    "segments": Question(
+        "Where does the time go, by model?",
+        """SELECT model, count() AS generations, round(avg(latency_gateway_ms), 1) AS gateway_ms,
+                  round(avg(latency_queue_ms), 1) AS queue_ms, round(avg(latency_prefill_ms), 1) AS prefill_ms,
+                  round(avg(latency_decode_ms), 1) AS decode_ms, round(avg(latency_postprocess_ms), 1) AS postprocess_ms,
+                  round(avg(latency_unattributed_ms), 1) AS unattributed_ms, round(avg(latency_total_ms), 1) AS total_ms
+           FROM generations_final GROUP BY model ORDER BY generations DESC""",
+    ),
+    "tries": Question(
+        "How often was each request tried, what did all tries cost, and which gave the answer?",
+        "SELECT * FROM tries_by_request ORDER BY attempts DESC, first_start DESC LIMIT 20",
+    ),
+    "storms": Question(
+        "When did we call providers again and again?",
+        "SELECT * FROM retry_storms ORDER BY minute DESC LIMIT 50",
+    ),
+    "lineage": Question(
+        "Which generations come from which, and what changed?",
+        """SELECT root, depth, generation_id, kind, model, changed, answer_changed, attempts, error_code
+           FROM lineage WHERE root IN (SELECT root FROM lineage WHERE depth > 0) ORDER BY root DESC, depth LIMIT 50""",
+    ),
+    "diagnoses": Question(
+        "What is wrong most often?",
+        """SELECT name, model, count() AS generations, max(start) AS latest, any(generation_id) AS example
+           FROM diagnoses GROUP BY ALL ORDER BY generations DESC""",
+    ),
+    "bad-cases": Question(
+        "Which generations are worth a look, and what is to be done?",
+        "SELECT start, generation_id, model, why, follow_up FROM bad_cases ORDER BY start DESC LIMIT 50",
+    ),
+    "slo": Question(
+        "Are the service levels met?",
+        "SELECT * FROM slo_compliance ORDER BY day DESC, tenant, model, slo LIMIT 100",
+    ),
+    "cancel-waste": Question(
+        "What did cancelled generations waste?", "SELECT * FROM cancel_waste ORDER BY day DESC LIMIT 50"
+    ),
     "dead-letters": Question(
         "Which records could not be processed?", "SELECT * FROM dead_letters FINAL ORDER BY 1 LIMIT 20"
     ),

@@ -133,6 +133,10 @@ _GENERATIONS: Columns = {
     "cancel_stage": lambda r: r.cancel.stage.value if r.cancel else None,
     **same("tokens_generated", "tokens_delivered", "delivered_seq", "acked_seq", "last_detach_reason"),
     **in_ms("pauses"),
+    **in_ms("attempt_ttft_text", of="timings."),
+    **same("cache_hit", "sampling", "postprocess_result"),
+    "cancel_at_ms": lambda r: ms(r.cancel.at_us) if r.cancel else None,
+    "cancel_tokens_generated": lambda r: r.cancel.tokens_generated if r.cancel else None,
 }
 
 _LEDGER: Columns = {

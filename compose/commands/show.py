@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from typing import Annotated, Any
 
 import typer
+from rich.markup import escape
 from rich.table import Table
 
 from compose.asking import EdgeRefused, ask_edge
@@ -26,7 +27,9 @@ from compose.commands.common import (
     target_of,
 )
 from compose.commands.sql import rows_table
+from compose.diagnosing import finding
 from compose.target import NoStack, Target
+from compose.timeline import LEGEND, MARKS_LEGEND, Mark, draw
 from compose.warehouse import Row, WarehouseError, query
 from schemas.errors import TokentrailError
 from schemas.ids import is_uuid7
@@ -45,6 +48,7 @@ _QUESTIONS = {
     "attempts": f"SELECT * FROM attempts_final WHERE {_ID} ORDER BY attempt",  # noqa: S608
     "stalls": f"SELECT attempt, seq, start_ms, length_ms, stage, ended_by, counted FROM stalls "  # noqa: S608
     f"WHERE {_ID} ORDER BY start_ms",
+    "diagnoses": f"SELECT name, evidence FROM diagnoses WHERE {_ID}",  # noqa: S608
     "ledger": f"SELECT attempt, side, bucket, quantity, unit_price, amount, currency, status FROM ledger_current "  # noqa: S608
     f"WHERE {_ID} ORDER BY attempt, side, bucket",
 }
@@ -63,6 +67,14 @@ _FACTS = (
     ("usage by", "usage_source"),
     ("edge", "edge_id"),
 )
+_MARKS = {
+    "delta": "F",
+    "tool_call_delta": "F",
+    "citation_delta": "F",
+    "cancel_requested": "C",
+    "message_end": "T",
+    "error": "T",
+}
 _ATTEMPT_COLUMNS = (
     "attempt",
     "provider",
@@ -127,12 +139,30 @@ def _print(generation_id: str, live: Any, stored: dict[str, list[Row]]) -> None:
         facts.add_row(f"[dim]{label}[/]", value)
     out.print(facts)
     if timeline := stored.get("timeline"):
+        _draw(timeline, stored.get("attempts", []), stored.get("stalls", []))
         out.print(_timeline(timeline, stored.get("stalls", [])))
+    for row in stored.get("diagnoses", []):
+        one = finding(row["name"], row["evidence"])
+        out.print(f"[bold yellow]{escape(one.name)}[/]  {escape(one.says)}")
     if attempts := stored.get("attempts"):
         out.print(rows_table([{c: a.get(c) for c in _ATTEMPT_COLUMNS} for a in attempts], "Attempts"))
     for name in ("stalls", "ledger"):
         if rows := stored.get(name):
             out.print(rows_table(rows, name.capitalize()))
+
+
+def _draw(timeline: list[Row], attempts: list[Row], stalls: list[Row]) -> None:
+    """The picture of it, as wide as the terminal is."""
+    marks = [Mark(s["start_ms"], "S") for s in stalls if s["start_ms"] is not None]
+    for row in timeline:
+        letter = "R" if row["kind"] == "attempt_start" and row["attempt"] else _MARKS.get(row["kind"])
+        if letter is not None and row["elapsed_ms"] is not None:
+            marks.append(Mark(row["elapsed_ms"], letter))
+    lines = draw(attempts, stalls, marks, out.width)
+    for line in lines:
+        out.print(line, no_wrap=True, overflow="crop")
+    if lines:
+        out.print(f"[dim]{LEGEND}\n{MARKS_LEGEND}[/]")
 
 
 def _facts(row: Row) -> Iterator[tuple[str, str]]:

@@ -18,10 +18,13 @@ from tests.support.warehouse import fresh_database
 
 NOW_US = time.time_ns() // 1000
 ENDED, LIVE, LOST = (generation_id(n, NOW_US) for n in (1, 2, 3))
-VIEWS = tuple(
-    line.split()[4]
-    for line in migrate.shipped()[1].text.splitlines()
-    if line.startswith("CREATE OR REPLACE VIEW")
+VIEWS = sorted(
+    {
+        line.split()[4]
+        for migration in migrate.shipped()
+        for line in migration.text.splitlines()
+        if line.startswith("CREATE OR REPLACE VIEW")
+    }
 )
 
 

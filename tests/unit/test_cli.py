@@ -50,7 +50,19 @@ def event(kind, **fields):
 def test_every_command_is_offered_with_a_sentence():
     """The help names each command, and each has a description."""
     text = invoke("--help").output
-    for name in ("up", "demo", "topics", "tail", "show", "cancel", "sql", "export", "doctor", "config"):
+    for name in (
+        "up",
+        "demo",
+        "topics",
+        "tail",
+        "show",
+        "diagnose",
+        "cancel",
+        "sql",
+        "export",
+        "doctor",
+        "config",
+    ):
         assert f" {name} " in text
     for command in app.registered_commands:
         assert command.callback.__doc__
@@ -64,6 +76,7 @@ def test_every_command_is_offered_with_a_sentence():
         ("tail", GENERATION),
         ("sql", "SELECT 1"),
         ("cancel", GENERATION, "--key", "k"),
+        ("diagnose", GENERATION),
         ("export", "bill", "--tenant", "acme", "--period", "2026-11", "--out", "bill.csv"),
     ],
 )

@@ -1,0 +1,96 @@
+"""``tokentrail diagnose ID``: what was wrong with a generation, with the evidence, and what to do next.
+
+Before this file: ``cli``. After it: ``compose.diagnosing`` (words), ``compose.warehouse``.
+"""
+
+import json
+from typing import Annotated, Any
+
+import typer
+from rich.markup import escape
+
+from compose.commands.common import DEFAULT_DIR, FolderOption, JsonOption, out, print_json, target_of
+from compose.diagnosing import Finding, finding
+from compose.warehouse import Row, query
+from schemas.errors import TokentrailError
+from schemas.ids import is_uuid7
+
+_ID = "generation_id = {id:UUID}"
+_GENERATION = f"""
+    SELECT tenant, model, terminal, finish_reason, error_code, status, trace_complete, flags, request_id,
+           previous_generation_id, length(attempts) AS attempts, ttft_ms, e2e_ms
+    FROM generations_final WHERE {_ID}
+"""  # noqa: S608 - the id is bound as a parameter
+_DIAGNOSES = f"""
+    SELECT 'generation' AS scope, name, evidence FROM diagnoses WHERE {_ID}
+    UNION ALL
+    SELECT 'across' AS scope, name, evidence FROM diagnoses_across WHERE {_ID}
+"""  # noqa: S608
+
+
+class NotFinalized(TokentrailError):
+    """There is no row to judge yet."""
+
+
+def diagnose(
+    generation_id: Annotated[str, typer.Argument(metavar="ID")],
+    folder: FolderOption = DEFAULT_DIR,
+    *,
+    as_json: JsonOption = False,
+) -> None:
+    """What was wrong with one generation: six rules, each with its evidence and the next step."""
+    if not is_uuid7(generation_id):
+        raise typer.BadParameter("not a generation id: a UUIDv7, as X-Generation-Id gives it")
+    warehouse, params = target_of(folder).warehouse, {"id": generation_id}
+    rows = query(warehouse, _GENERATION, params)
+    if not rows:
+        raise NotFinalized(
+            f"ClickHouse has no finalized row of {generation_id}. While it runs `tokentrail tail {generation_id}` shows "
+            f"it; `tokentrail show {generation_id}` what is known so far."
+        )
+    found = [
+        (row["scope"], finding(row["name"], row["evidence"])) for row in query(warehouse, _DIAGNOSES, params)
+    ]
+    if as_json:
+        print_json(as_object(generation_id, rows[0], found))
+        return
+    out.print(f"[bold]{generation_id}[/]  {escape(_summary(rows[0]))}")
+    if not found:
+        out.print("[green]None of the six diagnoses holds.[/]")
+    for scope, one in found:
+        _print(scope, one)
+
+
+def as_object(generation_id: str, row: Row, found: list[tuple[str, Finding]]) -> dict[str, Any]:
+    """The answer for scripts."""
+    return {
+        "generation_id": generation_id,
+        "generation": row,
+        "diagnoses": [
+            {
+                "scope": scope,
+                "name": one.name,
+                "says": one.says,
+                "next": one.next_step,
+                "evidence": one.evidence,
+            }
+            for scope, one in found
+        ],
+    }
+
+
+def _summary(row: Row) -> str:
+    said = [row["model"], row["error_code"] or row["finish_reason"] or row["terminal"]]
+    attempts = row["attempts"]
+    said.append(f"{attempts} attempt" + ("" if attempts == 1 else "s"))
+    if not row["trace_complete"]:
+        said.append("trace not complete")
+    return " · ".join(str(word) for word in said if word is not None)
+
+
+def _print(scope: str, one: Finding) -> None:
+    across = " [dim](across generations)[/]" if scope == "across" else ""
+    out.print(f"\n[bold yellow]{escape(one.name)}[/]{across}")
+    out.print(f"  {escape(one.says)}")
+    out.print(f"  [cyan]→[/] {escape(one.next_step)}")
+    out.print(f"  [dim]{escape(json.dumps(one.evidence, sort_keys=True, ensure_ascii=False))}[/]")
