@@ -12,7 +12,7 @@ from edge.capture import AttemptCapture
 from edge.dialects import Captured
 from edge.ending import Ending, usage_of
 from edge.generation import Head
-from edge.output_check import OutputCheck, json_wanted
+from edge.output_check import OutputCheck
 from edge.policy import retry_after_s
 from edge.timing import NOTHING_SAID, of_headers
 from edge.upstream import Answer, UpstreamFailed
@@ -102,7 +102,7 @@ class Attempt:
             limit.frame_bytes,
             threshold_us,
             limit.tool_arguments_bytes,
-            OutputCheck(wants_json=json_wanted(driver.request.body)),
+            OutputCheck(driver.request.body),
         )
         self.committed = False
         self.dispatch = Dispatch.NOT_CONNECTED

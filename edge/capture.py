@@ -89,6 +89,8 @@ class AttemptCapture:
                     self.check.note(part)
                     if part.type is PartType.TOOL_CALL:
                         self._tool(part)
+            elif part.type is PartType.TOOL_CALL:
+                self.check.note(part)
         if self.state.finishes and self.finish_us is None:
             self.finish_us = elapsed_us
         if not content:

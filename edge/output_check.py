@@ -1,21 +1,24 @@
-"""The check after the last content: are tool arguments, and content that was asked for as JSON, whole JSON?
+"""The check after the last content: are tool arguments, and content that was asked for as JSON, whole and as asked for?
 
-One word for a generation: ``ok``, ``malformed`` (no more text could complete it), ``truncated`` (cut off, more text could),
-``not_applicable`` (no tool call, and no JSON asked for). None: longer than ``CHECKED_CHARS_MAX``, so nobody looked. The
-provider's text is judged, never mended. Pure. Before: ``capture`` hands it the parts. After: ``ending``.
+One word for a generation: ``ok``, ``malformed`` (no more text could complete it, or it breaks its schema), ``truncated``
+(cut off, more text could), ``not_applicable`` (no tool call, and no JSON asked for). None: longer than
+``CHECKED_CHARS_MAX``, so nobody looked. The provider's text is judged, never mended. Pure. Before: ``capture`` hands it
+the parts. After: ``ending``.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 from edge.dialects.partial_json import begins_json
 from edge.dialects.reading import NotJson, fields, load
+from edge.schema_check import keeps_to, schema_of_content, schemas_of_tools
 from schemas.events import Canonical, PartType
 
 CHECKED_CHARS_MAX = 262_144
 """All texts of one answer together: some 10 ms of the event loop at most, and only where it was asked for."""
 
 OK, MALFORMED, TRUNCATED, NOT_APPLICABLE = "ok", "malformed", "truncated", "not_applicable"
+Call = tuple[int, int | None, int | None]
 _JSON_FORMATS = frozenset({"json_object", "json_schema"})
 
 
@@ -39,21 +42,25 @@ class OutputCheck:
     """What must be JSON in one attempt's answer, collected as it comes.
 
     Args:
-        wants_json: whether the client asked for content that is JSON.
+        body: the client's request: whether it asks for JSON, and by which schemas.
     """
 
-    def __init__(self, *, wants_json: bool = False) -> None:
-        self.wants_json = wants_json
+    def __init__(self, body: Mapping[str, Any] | None = None) -> None:
+        self._body = body or {}
+        self.wants_json = json_wanted(self._body)
         self._texts: dict[int, list[str]] = {}
-        self._calls: dict[tuple[int, int | None, int | None], list[str]] = {}
+        self._calls: dict[Call, list[str]] = {}
+        self._names: dict[Call, str] = {}
         self._chars = 0
         self._refused = False
 
     def note(self, part: Canonical) -> None:
-        """Take one part of the answer."""
+        """Take one part of the answer; a call's first may have its name and nothing else."""
         if part.type is PartType.TOOL_CALL:
             call = (part.choice_index, part.block_index, part.tool_index)
             self._keep(self._calls.setdefault(call, []), part.text)
+            if part.name is not None:
+                self._names.setdefault(call, part.name)
         elif part.type is PartType.REFUSAL:
             self._refused = True
         elif self.wants_json and part.type is PartType.TEXT:
@@ -67,12 +74,15 @@ class OutputCheck:
         """
         if self._chars > CHECKED_CHARS_MAX:
             return None
-        words = {
-            _word(text, empty=OK if ended_properly else TRUNCATED) for text in _joined(self._calls.values())
-        }
+        words = set()
+        schemas = schemas_of_tools(self._body) if self._calls else {}
+        for call, fragments in self._calls.items():
+            schema = schemas.get(self._names.get(call, ""))
+            words.add(_word("".join(fragments), schema, empty=OK if ended_properly else TRUNCATED))
         if self.wants_json and not self._refused:
-            texts = list(_joined(self._texts.values())) or ([] if self._calls else [""])
-            words |= {_word(text, empty=TRUNCATED) for text in texts}
+            texts = ["".join(fragments) for fragments in self._texts.values()]
+            for text in texts or ([] if self._calls else [""]):
+                words.add(_word(text, schema_of_content(self._body), empty=TRUNCATED))
         return next((word for word in (MALFORMED, TRUNCATED, OK) if word in words), NOT_APPLICABLE)
 
     def _keep(self, fragments: list[str], text: str) -> None:
@@ -81,16 +91,12 @@ class OutputCheck:
             fragments.append(text)
 
 
-def _joined(texts: Iterable[list[str]]) -> Iterable[str]:
-    return ("".join(fragments) for fragments in texts)
-
-
-def _word(text: str, *, empty: str) -> str:
+def _word(text: str, schema: Any, *, empty: str) -> str:
     """What one text is. ``empty``: what one without anything is (a call without arguments is whole)."""
     if not text.strip():
         return empty
     try:
-        load(text)
+        value = load(text)
     except NotJson:
         return TRUNCATED if begins_json(text) else MALFORMED
-    return OK
+    return OK if keeps_to(value, schema) else MALFORMED

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from edge.dialects.partial_json import begins_json
 from edge.dialects.reading import NESTED_MAX
 from edge.output_check import CHECKED_CHARS_MAX, OutputCheck, json_wanted
+from edge.schema_check import keeps_to
 from schemas.events import Canonical, PartType
 
 VALUES = st.recursive(
@@ -26,8 +27,8 @@ def said(text, choice=0):
     return Canonical(type=PartType.TEXT, text=text, choice_index=choice)
 
 
-def word(*parts, wants_json=False, properly=True):
-    check = OutputCheck(wants_json=wants_json)
+def word(*parts, wants_json=False, properly=True, body=None):
+    check = OutputCheck(body or ({"response_format": {"type": "json_object"}} if wants_json else {}))
     for part in parts:
         check.note(part)
     return check.result(ended_properly=properly)
@@ -138,3 +139,91 @@ def test_what_could_not_be_written_again_is_malformed_or_cut():
 def test_who_asks_for_json(body, wanted):
     """Each dialect's own way to ask for it; anything of another shape asks for nothing."""
     assert json_wanted(body) is wanted
+
+
+WEATHER = {"type": "object", "required": ["city"], "properties": {"city": {"type": "string"}}}
+CHAT_TOOL = {"tools": [{"type": "function", "function": {"name": "f", "parameters": WEATHER}}]}
+CHAT_JSON = {"response_format": {"type": "json_schema", "json_schema": {"name": "w", "schema": WEATHER}}}
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        CHAT_TOOL,
+        {"tools": [{"type": "function", "name": "f", "parameters": WEATHER}]},
+        {"tools": [{"name": "f", "input_schema": WEATHER}]},
+    ],
+    ids=["openai.chat", "openai.responses", "anthropic.messages"],
+)
+@pytest.mark.parametrize(
+    ("arguments", "expected"),
+    [('{"city": "Rome"}', "ok"), ('{"city": 3}', "malformed"), ("{}", "malformed"), ('{"city', "truncated")],
+)
+def test_arguments_keep_to_their_tools_schema(body, arguments, expected):
+    """In each dialect's words for a tool; what was cut off is not judged by a schema."""
+    named = Canonical(type=PartType.TOOL_CALL, text="", tool_index=0, name="f")
+    assert word(named, call(arguments), body=body) == expected
+
+
+def test_a_call_of_no_known_tool_is_checked_as_json_only():
+    """Whatever the provider made up: without a schema there is nothing that it breaks."""
+    named = Canonical(type=PartType.TOOL_CALL, text="", tool_index=0, name="g")
+    assert word(named, call("[3]"), body=CHAT_TOOL) == "ok"
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        CHAT_JSON,
+        {"text": {"format": {"type": "json_schema", "schema": WEATHER}}},
+        {"output_format": {"type": "json_schema", "schema": WEATHER}},
+        {"output_config": {"format": {"type": "json_schema", "schema": WEATHER}}},
+    ],
+)
+@pytest.mark.parametrize(
+    ("text", "expected"), [('{"city": "Rome"}', "ok"), ("{}", "malformed"), ('"Rome"', "malformed")]
+)
+def test_content_keeps_to_its_schema(body, text, expected):
+    """In each dialect's words for structured output."""
+    assert word(said(text), body=body) == expected
+
+
+@pytest.mark.parametrize(
+    ("value", "schema", "keeps"),
+    [
+        (1, {"type": "integer"}, True), (1.0, {"type": "integer"}, True), (1.5, {"type": "integer"}, False),
+        (1, {"type": "number"}, True), (True, {"type": "integer"}, False), (True, {"type": "boolean"}, True),
+        (None, {"type": ["string", "null"]}, True), (3, {"type": ["string", "null"]}, False),
+        (1, {"const": True}, False), (0, {"enum": [False]}, False), ("b", {"enum": ["a", "b"]}, True),
+        ({"a": 1}, {"additionalProperties": False}, False),
+        ({"a": 1}, {"additionalProperties": False, "properties": {"a": {}}}, True),
+        ({"a": "x"}, {"additionalProperties": {"type": "integer"}}, False),
+        ([1, "x"], {"items": {"type": "integer"}}, False), ([], {"items": {"type": "integer"}}, True),
+        (3, {"anyOf": [{"type": "string"}, {"type": "integer"}]}, True), (3, {"anyOf": [{"type": "string"}]}, False),
+        ({"a": {"b": [{"c": 1}]}}, {"properties": {"a": {"properties": {"b": {"items": {"required": ["d"]}}}}}}, False),
+        (3, {"$ref": "#/x"}, True), (3, {"minimum": 9}, True), (3, {"type": "something"}, True), (3, {"type": 7}, True),
+        (3, True, True), (3, False, False), (3, "schema", True), (3, None, True), ({}, {"required": [[], 3]}, True),
+        (3, {"enum": "abc", "anyOf": [], "items": [], "properties": []}, True),
+    ],
+)  # fmt: skip
+def test_what_is_understood_of_a_schema(value, schema, keeps):
+    """Types, words, required and further fields, items, alternatives; what is not understood breaks nothing."""
+    assert keeps_to(value, schema) is keeps
+
+
+def test_a_schema_without_end_ends():
+    """Alternatives within alternatives are bounded by visits, not by their product."""
+    schema = {"type": "string"}
+    for _ in range(12):
+        schema = {"anyOf": [schema, schema]}
+    assert not keeps_to(3, schema)
+    for _ in range(5_000):
+        schema = {"anyOf": [schema, schema]}
+    assert keeps_to(3, schema)
+
+
+@given(VALUES, VALUES)
+def test_no_schema_raises(value, schema):
+    """Whatever a client calls a schema: there is an answer."""
+    assert keeps_to(value, schema) in (True, False)
+    assert OutputCheck({"tools": schema, "response_format": schema}).result(ended_properly=True)
