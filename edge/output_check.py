@@ -11,7 +11,7 @@ from typing import Any
 
 from edge.dialects.partial_json import begins_json
 from edge.dialects.reading import NotJson, fields, load
-from edge.schema_check import keeps_to, schema_of_content, schemas_of_tools
+from edge.schema_check import has_plain_tools, keeps_to, schema_of_content, schemas_of_tools
 from schemas.events import Canonical, PartType
 
 CHECKED_CHARS_MAX = 262_144
@@ -76,8 +76,12 @@ class OutputCheck:
             return None
         words = set()
         schemas = schemas_of_tools(self._body) if self._calls else {}
+        plain = bool(self._calls) and has_plain_tools(self._body)
         for call, fragments in self._calls.items():
-            schema = schemas.get(self._names.get(call, ""))
+            name = self._names.get(call, "")
+            if plain and name not in schemas:
+                continue
+            schema = schemas.get(name)
             words.add(_word("".join(fragments), schema, empty=OK if ended_properly else TRUNCATED))
         if self.wants_json and not self._refused:
             texts = ["".join(fragments) for fragments in self._texts.values()]

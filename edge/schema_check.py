@@ -15,6 +15,10 @@ VISITS_MAX = 20_000
 """Some 10 ms; a value that needs more is taken for good."""
 DEPTH_MAX = 100
 """Levels of a schema or a value that are looked into; what lies deeper is taken for good."""
+PLAIN_TOOLS = frozenset(
+    {"custom", "code_interpreter", "shell", "local_shell", "computer", "computer_use_preview", "apply_patch"}
+)
+"""OpenAI's tools whose input is not JSON; where one of them is offered, only calls of the named functions are."""
 
 _TYPES: dict[str, tuple[type, ...]] = {
     "object": (dict,),
@@ -46,17 +50,30 @@ def schema_of_content(body: Mapping[str, Any]) -> Any:
     return None
 
 
+def has_plain_tools(body: Mapping[str, Any]) -> bool:
+    """Whether the client offers a tool whose input is no JSON: free text, code, a command."""
+    tools = body.get("tools")
+    return isinstance(tools, list) and any(_is_plain(_object(tool)) for tool in tools)
+
+
 def schemas_of_tools(body: Mapping[str, Any]) -> dict[str, Any]:
     """The schema of each tool's arguments by the tool's name."""
     found: dict[str, Any] = {}
     tools = body.get("tools")
     for tool in tools if isinstance(tools, list) else ():
         said = _object(tool)
+        if _is_plain(said):
+            continue
         function = _object(said.get("function")) or said
         name = function.get("name")
         if isinstance(name, str):
             found[name] = function.get("parameters", function.get("input_schema"))
     return found
+
+
+def _is_plain(tool: dict[str, Any]) -> bool:
+    kind = tool.get("type")
+    return isinstance(kind, str) and kind in PLAIN_TOOLS
 
 
 def _object(value: Any) -> dict[str, Any]:

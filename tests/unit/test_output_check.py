@@ -171,6 +171,19 @@ def test_a_call_of_no_known_tool_is_checked_as_json_only():
     assert word(named, call("[3]"), body=CHAT_TOOL) == "ok"
 
 
+@pytest.mark.parametrize("plain", ["custom", "code_interpreter", "shell"])
+def test_input_that_is_no_json_is_not_judged(plain):
+    """Where a tool takes free text, code or a command, only the named functions' arguments must be JSON."""
+    body = {
+        "tools": [{"type": plain, "name": "free"}, {"type": "function", "name": "f", "parameters": WEATHER}]
+    }
+    free = Canonical(type=PartType.TOOL_CALL, text="print(1)", tool_index=0, name="free")
+    code = Canonical(type=PartType.TOOL_CALL, text="rm -r x", tool_index=1)
+    function = Canonical(type=PartType.TOOL_CALL, text='{"city"', tool_index=2, name="f")
+    assert word(free, code, body=body) == "not_applicable"
+    assert word(free, code, function, body=body) == "truncated"
+
+
 @pytest.mark.parametrize(
     "body",
     [
