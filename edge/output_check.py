@@ -70,7 +70,8 @@ class OutputCheck:
         """The word for all of it: the worst of its texts.
 
         Args:
-            ended_properly: whether the protocol's own end came; without it a text that is missing was cut off.
+            ended_properly: whether the protocol's own end came; without it arguments that are missing were cut off, and
+                an answer that had not begun is none.
         """
         if self._chars > CHECKED_CHARS_MAX:
             return None
@@ -85,7 +86,7 @@ class OutputCheck:
             words.add(_word("".join(fragments), schema, empty=OK if ended_properly else TRUNCATED))
         if self.wants_json and not self._refused:
             texts = ["".join(fragments) for fragments in self._texts.values()]
-            for text in texts or ([] if self._calls else [""]):
+            for text in texts or ([""] if ended_properly and not self._calls else []):
                 words.add(_word(text, schema_of_content(self._body), empty=TRUNCATED))
         return next((word for word in (MALFORMED, TRUNCATED, OK) if word in words), NOT_APPLICABLE)
 

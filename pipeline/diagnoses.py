@@ -208,8 +208,8 @@ def _answer_changed_after_retry(known: Known) -> Evidence | None:
 
 def _json_broken_at_end(known: Known) -> Evidence | None:
     record = known.record
-    if record.postprocess_result not in ("malformed", "truncated"):
-        return None
+    if record.postprocess_result not in ("malformed", "truncated") or record.finish_reason == "cancelled":
+        return None  # what somebody stopped is not whole, and nobody is surprised
     return {
         "result": record.postprocess_result,
         "finish_reason": record.finish_reason,

@@ -259,6 +259,12 @@ def test_broken_json(word, broken):
     assert not broken or evidence["finish_reason"] == "length"
 
 
+def test_json_that_was_cancelled_is_not_broken():
+    """Whoever stops an answer has no whole JSON and knows it."""
+    records = stream(STEADY_MS, postprocess_result="truncated", finish_reason="cancelled")
+    assert "json_broken_at_end" not in found(records)
+
+
 @pytest.mark.parametrize("count", [RETRY_STORM_ATTEMPTS - 1, RETRY_STORM_ATTEMPTS])
 def test_a_storm_of_one_generation(count):
     """So many tries are a storm, with who failed how often and what may have been billed."""

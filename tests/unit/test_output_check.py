@@ -93,7 +93,7 @@ def test_tool_arguments(parts, expected):
         ((said('{"a": '),), True, "truncated"),
         ((said("Sure: {}"),), True, "malformed"),
         ((), True, "truncated"),
-        ((), False, "truncated"),
+        ((), False, "not_applicable"),
         ((call("{}"),), True, "ok"),
         ((said("{}"), said("{", 1)), True, "truncated"),
         ((Canonical(type=PartType.REFUSAL, text="no"),), True, "not_applicable"),
