@@ -8,8 +8,8 @@ from decimal import Decimal
 import pytest
 
 from compose.questions import QUESTIONS
-from schemas.events import Kind, MessageEnd
-from schemas.records import Diagnosis, Side
+from schemas.events import Kind, MessageEnd, Outcome
+from schemas.records import AttemptSummary, Diagnosis, LineageEdge, Side
 from sinks import derived, migrate, rows
 from sinks.intake import TABLES
 from sinks.store import SqlError
@@ -17,7 +17,7 @@ from tests.support.records import T0_US, Raw, attempt, delta, event, generation,
 from tests.support.warehouse import fresh_database
 
 NOW_US = time.time_ns() // 1000
-ENDED, LIVE, LOST = (generation_id(n, NOW_US) for n in (1, 2, 3))
+ENDED, LIVE, LOST, AGAIN = (generation_id(n, NOW_US) for n in (1, 2, 3, 4))
 VIEWS = sorted(
     {
         line.split()[4]
@@ -52,13 +52,24 @@ def blocks():
             derived.attempt_row(attempt(ENDED, 0, 0, provider="wrong"), 0, 0),
             derived.attempt_row(attempt(ENDED, 0, 1), 0, 1),
             derived.attempt_row(attempt(LOST), 0, 2),
+            derived.attempt_row(attempt(AGAIN, 0, outcome=Outcome.FAILED, committed=False), 0, 3),
+            derived.attempt_row(attempt(AGAIN, 1), 0, 4),
         ],
         derived.GENERATIONS: [
             derived.generation_row(generation(ENDED, 3, stalls=[]), 0, 0),
             derived.generation_row(
-                generation(ENDED, 4, diagnoses=[Diagnosis(name="slow", evidence="{}")]), 0, 1
+                generation(
+                    ENDED,
+                    4,
+                    diagnoses=[Diagnosis(name="slow", evidence="{}")],
+                    output_hash="a",
+                    content_events=2,
+                ),
+                0,
+                1,
             ),
             derived.generation_row(generation(LOST, terminal="error", error_code="edge_lost"), 0, 2),
+            derived.generation_row(again(), 0, 3),
         ],
         derived.LEDGER: [
             derived.ledger_row(ledger(ENDED, "output", 0, amount="0.9", side=Side.PROVIDER_COST), 0, 0),
@@ -75,6 +86,22 @@ def blocks():
         ],
         rows.DEAD_LETTERS: [rows.dead_letter_row(Raw("d", 0, 1, b"k", b"v", timestamp=NOW_US // 1000))],
     }
+
+
+def again():
+    """Give a generation that repeats the ended one with a second attempt and another answer, and is then cancelled."""
+    return generation(
+        AGAIN,
+        previous_generation_id=ENDED,
+        lineage=[LineageEdge(kind="retry", from_id=ENDED, to_id=AGAIN)],
+        attempts=[
+            AttemptSummary(attempt=0, provider="simulator", outcome="failed", reason="first"),
+            AttemptSummary(attempt=1, provider="simulator", outcome="ok", reason="retry", committed=True),
+        ],
+        finish_reason="cancelled",
+        output_hash="b",
+        content_events=1,
+    )
 
 
 def shown(store):

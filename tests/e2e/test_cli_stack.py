@@ -100,6 +100,25 @@ def test_show_tells_the_story(stack, proof):
     text = invoke(stack, "show", proof.generation_id)
     for word in ("first token", "silent for", "message_end", "simulator", "provider_cost"):
         assert word in text
+    (bar,) = [line for line in text.splitlines() if line.startswith("attempt 0")]
+    assert "╌" in bar
+    assert bar.rstrip().endswith("■  ok, committed")
+
+
+def test_diagnose_says_what_was_wrong(stack, proof):
+    """`diagnose ID` finds the stall that the simulator made, with its evidence, in words and as JSON."""
+    found = json.loads(invoke(stack, "diagnose", proof.generation_id, "--json"))
+    (jitter,) = [one for one in found["diagnoses"] if one["name"] == "jittery_stream"]
+    assert (jitter["evidence"]["cause"], jitter["evidence"]["stall_count"]) == ("provider", 1)
+    assert "the provider fell silent" in invoke(stack, "diagnose", proof.generation_id)
+
+
+def test_diagnose_knows_what_it_does_not_know(stack):
+    """An id without a row says where to look; what is no id is refused."""
+    unknown = "0197a1b2-c3d4-7e5f-8a9b-0c1d2e3f4a5b"
+    result = CliRunner().invoke(app, ["diagnose", unknown, "--dir", str(stack[0].path)])
+    assert "tokentrail tail" in str(result.exception)
+    assert CliRunner().invoke(app, ["diagnose", "x", "--dir", str(stack[0].path)]).exit_code == 2
 
 
 @pytest.mark.parametrize("name", list(QUESTIONS))
