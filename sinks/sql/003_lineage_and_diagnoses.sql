@@ -53,7 +53,7 @@ SELECT
     own.start AS start,
     own.request_id AS request_id,
     own.previous_generation_id AS previous_generation_id,
-    parent.generation_id = toUUIDOrNull(ifNull(own.previous_generation_id, '')) AS parent_known,
+    ifNull(parent.generation_id = toUUIDOrNull(ifNull(own.previous_generation_id, '')), 0) AS parent_known,
     if(own.previous_generation_id IS NULL, NULL, ifNull(own.lineage_kind, 'retry')) AS kind,
     if(walked.root = toUUID('00000000-0000-0000-0000-000000000000'), own.generation_id, walked.root) AS root,
     if(walked.root_request_id = '', ifNull(own.request_id, toString(own.generation_id)), walked.root_request_id) AS root_request_id,
