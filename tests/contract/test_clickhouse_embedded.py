@@ -10,6 +10,7 @@ import subprocess
 import sys
 import time
 import uuid
+from pathlib import Path
 
 import httpx
 import pytest
@@ -135,6 +136,20 @@ def test_a_kill_loses_nothing_acknowledged(tmp_path):
     with server:
         assert server.url == url
         assert ask(server, "SELECT count(), max(a) FROM t").text == "20\t19\n"
+
+
+def test_the_engine_has_its_environment_from_the_kernel(tmp_path):
+    """Its library reads behind the environment: zone and folder are there from the beginning, and never set later."""
+    folder = tmp_path / "data"
+    bare = {name: value for name, value in os.environ.items() if name not in {"TZ", "TMPDIR"}}
+    with subprocess.Popen(command(folder, 0, die_with_owner=True), env=bare) as process:
+        deadline = time.monotonic() + 20
+        while (record := holder.read_record(folder)) is None or not record.url:
+            assert time.monotonic() < deadline
+        given = Path(f"/proc/{process.pid}/environ").read_bytes().split(b"\0")
+        process.terminate()
+    assert b"TZ=UTC" in given
+    assert f"TMPDIR={folder.resolve() / 'tmp'}".encode() in given
 
 
 def test_a_stop_is_clean(tmp_path):

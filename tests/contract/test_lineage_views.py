@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 from decimal import Decimal
 
@@ -27,10 +28,22 @@ NOW_US = 1_796_000_040_000_000
 """A whole minute; rows of generations have no time to live."""
 
 
-@pytest.fixture
-def store(clickhouse):
+_tokens = itertools.count()
+_FILLED = ("events", "attempts", "generations", "ledger", "slo_targets")
+
+
+@pytest.fixture(scope="module")
+def database(clickhouse):
     with fresh_database(clickhouse) as real:
         yield real
+
+
+@pytest.fixture
+def store(database):
+    """Give the shipped tables, empty: made once, since a test of a view needs no more."""
+    for table in _FILLED:
+        database.command(f"TRUNCATE TABLE {table}")
+    return database
 
 
 def gid(number):
@@ -38,22 +51,25 @@ def gid(number):
     return generation_id(number, NOW_US + number * 1_000_000)
 
 
+_TABLES = {
+    "GenerationRecord": (derived.GENERATIONS, derived.generation_row),
+    "AttemptRecord": (derived.ATTEMPTS, derived.attempt_row),
+    "LedgerLine": (derived.LEDGER, derived.ledger_row),
+}
+
+
 def put(store, *records):
-    """Insert derived records: generations, attempts, ledger lines."""
-    for number, record in enumerate(records):
-        name = type(record).__name__
-        table, row = {
-            "GenerationRecord": (derived.GENERATIONS, derived.generation_row),
-            "AttemptRecord": (derived.ATTEMPTS, derived.attempt_row),
-            "LedgerLine": (derived.LEDGER, derived.ledger_row),
-        }[name]
-        store.insert(table, [row(record, 0, number)], f"{name}:{number}")
+    """Insert derived records (generations, attempts, ledger lines), a block for each table."""
+    for name, (table, row) in _TABLES.items():
+        block = [row(one, 0, offset) for offset, one in enumerate(records) if type(one).__name__ == name]
+        if block:
+            store.insert(table, block, f"{name}:{next(_tokens)}")
 
 
 def log(store, *events):
     """Insert records of the log at consecutive offsets."""
     block = [rows.event_row(one, 0, offset) for offset, one in enumerate(events)]
-    store.insert(rows.EVENTS, block, "log")
+    store.insert(rows.EVENTS, block, f"log:{next(_tokens)}")
 
 
 def child(number, of, **changes):
@@ -110,7 +126,8 @@ def test_another_tenants_generation_is_no_parent(store):
     """Naming somebody else's generation tells nothing of it."""
     other = derived.generation_row(generation(gid(1)), 0, 0)
     tenant = derived.GENERATIONS.columns.index("tenant")
-    store.insert(derived.GENERATIONS, [(*other[:tenant], "globex", *other[tenant + 1 :])], "o")
+    row = (*other[:tenant], "globex", *other[tenant + 1 :])
+    store.insert(derived.GENERATIONS, [row], f"other:{next(_tokens)}")
     put(store, child(2, 1))
     found = {
         str(r["generation_id"]): (r["depth"], r["parent_known"]) for r in store.query("SELECT * FROM lineage")

@@ -13,12 +13,12 @@ import os
 import shutil
 import socket
 import sys
-import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from compose.embedded.clickhouse import holder, sandbox
 from compose.embedded.clickhouse.errors import PortBusyError, QueryError, StartError
+from compose.embedded.clickhouse.process import environment
 
 _LOOPBACK = frozenset({"127.0.0.1", "::1", "localhost"})
 # Half of the machine for the engine, as a server of its own would be given less than all.
@@ -29,9 +29,7 @@ _QUERY_MEMORY_SHARE = 0.25
 def main(arguments: list[str] | None = None) -> int:
     """Serve until SIGTERM or SIGINT; return the exit code."""
     options = _options().parse_args(arguments)
-    # The engine has no configuration for its zone: the process's decides.
-    os.environ["TZ"] = "UTC"
-    time.tzset()
+    _begin_with(environment(Path(options.path)), arguments)
     try:
         if options.die_with_owner:
             holder.die_with_parent(options.owner)
@@ -44,6 +42,18 @@ def main(arguments: list[str] | None = None) -> int:
         sys.stderr.write(f"{error}\n")
         return error.exit_code
     return 0
+
+
+def _begin_with(wanted: Mapping[str, str], arguments: list[str] | None) -> None:
+    """Go on in this process from its beginning, where its environment is not the one that the engine needs.
+
+    Setting a variable moves the environment to the heap, and the engine's library, which looks for the kernel's auxiliary
+    vector behind it, then reads whatever lies there: at some lengths of the environment it crashed while it was loaded.
+    """
+    if any(os.environ.get(name) != value for name, value in wanted.items()):
+        words = sys.argv[1:] if arguments is None else arguments
+        program = [sys.executable, "-m", "compose.embedded.clickhouse", *words]
+        os.execve(sys.executable, program, {**os.environ, **wanted})  # noqa: S606 - our own command line again
 
 
 def _options() -> argparse.ArgumentParser:
@@ -97,10 +107,9 @@ def _serve(folder: Path, listener: socket.socket, publish: Callable[[], None], p
     """Confine the process, open the engine, answer until asked to stop."""
     # chdb opens a throw-away engine in the temporary folder when it is imported; /tmp is about to be out of reach.
     # What a killed one left behind goes: the folder is ours.
-    temporary = folder / "tmp"
+    temporary = Path(os.environ["TMPDIR"])
     shutil.rmtree(temporary, ignore_errors=True)
     temporary.mkdir()
-    os.environ["TMPDIR"] = str(temporary)
     if not sandbox.confine(folder):
         sys.stderr.write(
             "No Landlock in this kernel: only statement checks keep queries away from the host's files.\n"

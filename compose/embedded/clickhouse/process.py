@@ -45,6 +45,15 @@ def command(
     return [*words, "--die-with-owner"] if die_with_owner else words
 
 
+def environment(path: Path) -> dict[str, str]:
+    """What the process must have in its environment from its beginning.
+
+    The engine has no configuration for its zone: the process's decides. And when it is imported it opens a throw-away
+    engine in the temporary folder, which must be one that the sandbox leaves in reach.
+    """
+    return {"TZ": "UTC", "TMPDIR": str(path.resolve() / "tmp")}
+
+
 async def wait_ready(url: str, timeout_s: float = READY_TIMEOUT_S) -> None:
     """Return when ``/ping`` answers; raise TimeoutError where it does not in time."""
     async with asyncio.timeout(timeout_s):
@@ -93,6 +102,7 @@ class EmbeddedClickHouse:
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,
+                env={**os.environ, **environment(self.path)},
             )
         try:
             self.url = self._wait_until_ready(log_start)
