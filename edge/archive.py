@@ -17,6 +17,7 @@ from urllib.parse import urlsplit
 
 import clickhouse_connect
 import msgspec
+import structlog
 from clickhouse_connect.driver import exceptions as vendor
 from clickhouse_connect.driver.asyncclient import AsyncClient
 
@@ -43,6 +44,7 @@ from schemas.events import (
 from schemas.ids import is_uuid7, start_ms
 from schemas.settings import ClickHouse
 
+log = structlog.get_logger()
 CONNECT_S = 2
 ANSWER_S = 10
 """A point question takes some ten milliseconds: a client is better told to come back than kept waiting for longer."""
@@ -229,8 +231,8 @@ async def _answering() -> AsyncIterator[None]:
     try:
         yield
     except (vendor.Error, OSError, TimeoutError) as error:
-        said = str(error).split("\n", 1)[0][:300]
-        raise ArchiveAway(f"the archive does not answer ({said})") from error
+        log.warning("the archive does not answer", error=str(error).split("\n", 1)[0][:300])
+        raise ArchiveAway("the archive does not answer at the moment") from error
 
 
 def _one(tenant: str, generation_id: str) -> dict[str, Any]:

@@ -1,6 +1,7 @@
 """Edges in this process on a real Kafka with a real ClickHouse behind them, in front of the simulator; and what clients see.
 
-``Place.url`` is an edge that has the ClickHouse; ``Place.blind`` is one whose ClickHouse is away.
+``Place.owner`` is where generations run; ``Place.url`` is another edge that has the ClickHouse, ``Place.blind`` one whose
+ClickHouse is away: neither has anything of a generation in memory.
 """
 
 import asyncio
@@ -57,12 +58,12 @@ def settings_of(kafka, clickhouse, database, simulator, edge_id):
 
 
 class Place:
-    """Two edges on one Kafka: one with the ClickHouse, one whose ClickHouse is away."""
+    """Three edges on one Kafka."""
 
     def __init__(self, kafka, store, urls, settings):
         self.kafka = kafka
         self.store = store
-        self.url, self.blind = urls
+        self.owner, self.url, self.blind = urls
         self.backend = KafkaBackend(kafka)
         self.settings = settings
 
@@ -88,7 +89,11 @@ async def place(kafka, clickhouse, store):
     database = store.query("SELECT currentDatabase() AS name")[0]["name"]
     async with Simulator(port=0) as simulator, contextlib.AsyncExitStack() as stack:
         urls = []
-        for edge_id, url in (("edge-a", clickhouse), ("edge-b", "http://127.0.0.1:1")):
+        for edge_id, url in (
+            ("edge-o", clickhouse),
+            ("edge-a", clickhouse),
+            ("edge-b", "http://127.0.0.1:1"),
+        ):
             settings = settings_of(kafka, url, database, simulator, edge_id)
             edge = await stack.enter_async_context(running_edge(settings, KafkaLog(settings, Codec())))
             urls.append(f"http://127.0.0.1:{edge.port}")
@@ -99,7 +104,7 @@ async def said(http, place, dialect):
     """Begin and read a generation; its id, and its numbered frames."""
     path, asked = CALLS[dialect]
     body = asked | {"stream": True, "simulate": SCRIPT}
-    answer = await http.post(place.url + path, json=body)
+    answer = await http.post(place.owner + path, json=body)
     assert answer.status_code == 200, answer.text
     return answer.headers["x-generation-id"], frames(answer.content)
 
