@@ -11,16 +11,19 @@ import socket
 import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from typing import TextIO
 
 import structlog
 import uvicorn
 from fastapi import FastAPI
+from structlog.tracebacks import ExceptionDictTransformer
 
+from edge.browser import Browser
 from edge.clock import system_clock
 from edge.connection import bounded
 from edge.direct import Direct
 from edge.log.kafka import KafkaLog
-from edge.routes import common, dialects, generations, listing, operations, page, responses
+from edge.routes import common, dialects, generations, listing, operations, page, responses, visitors
 from edge.service import EdgeService
 from schemas.codec import Codec
 from schemas.errors import TokentrailError
@@ -46,7 +49,8 @@ def build_app(service: EdgeService) -> FastAPI:
     app = FastAPI(title="tokentrail edge", version="0.1.0", lifespan=lifespan, docs_url=None, redoc_url=None)
     app.state.service = service
     common.install(app)
-    for routes in (dialects, responses, listing, generations, operations, page):
+    app.add_middleware(Browser, origins=service.settings.edge.cors_origins)
+    for routes in (dialects, responses, listing, generations, visitors, operations, page):
         app.include_router(routes.router)
     return app
 
@@ -72,6 +76,24 @@ def listen(host: str, port: int) -> socket.socket:
     return listening
 
 
+def configure_logs(stream: TextIO) -> None:
+    """One JSON object per line. A bug's frames are told without their variables: those hold keys, prompts and answers.
+
+    No request is logged, so neither is an address, which may hold a ticket.
+    """
+    without_variables = ExceptionDictTransformer(show_locals=False)
+    structlog.configure(
+        processors=[
+            structlog.processors.add_log_level,
+            structlog.processors.TimeStamper(fmt="iso", utc=True),
+            structlog.processors.ExceptionRenderer(without_variables),
+            structlog.processors.JSONRenderer(),
+        ],
+        logger_factory=structlog.PrintLoggerFactory(stream),
+    )
+    logging.basicConfig(level=logging.WARNING, stream=stream)
+
+
 class Server(uvicorn.Server):
     """The HTTP server; what runs here is wound up while its readers are still connected."""
 
@@ -92,16 +114,7 @@ class Server(uvicorn.Server):
 def main() -> None:
     """Run one edge until SIGTERM or SIGINT."""
     settings = Settings()
-    structlog.configure(
-        processors=[
-            structlog.processors.add_log_level,
-            structlog.processors.TimeStamper(fmt="iso", utc=True),
-            structlog.processors.dict_tracebacks,
-            structlog.processors.JSONRenderer(),
-        ],
-        logger_factory=structlog.PrintLoggerFactory(sys.stderr),
-    )
-    logging.basicConfig(level=logging.WARNING, stream=sys.stderr)
+    configure_logs(sys.stderr)
     codec = Codec()
     service = EdgeService(settings, KafkaLog(settings, codec), codec, system_clock())
     config = uvicorn.Config(

@@ -78,3 +78,9 @@ class Keys:
         if found is None or (found.until_us is not None and self._wall_us() >= found.until_us):
             raise Unauthorized("this API key is not known here")
         return found.key
+
+    def of_id(self, key_id: str) -> ApiKey | None:
+        """The key with an id, for those who act in its name; None for one that is not known, or no longer."""
+        now_us = self._wall_us()
+        good = (t.key for t in self._by_hash.values() if t.until_us is None or now_us < t.until_us)
+        return next((key for key in good if key.id == key_id), None)

@@ -27,6 +27,11 @@ class Direct:
         await self._app(scope, receive, send)
 
 
+def rewired(scope: Scope, receive: Any, send: Any) -> Scope:
+    """A scope whose streams go through other callables; they still pass the framework's middlewares."""
+    return {**scope, _KEY: (receive, send)} if _KEY in scope else {**scope}
+
+
 class AsgiResponse(Response):
     """Hands the connection to one of our ASGI applications, as the framework's response."""
 

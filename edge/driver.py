@@ -95,9 +95,12 @@ class Driver:
         return self._open.capture.tokens_estimate if self._open is not None else 0
 
     def open(self) -> None:
-        """Append message_start and the first attempt_start; both are acknowledged before ``run`` calls anybody."""
+        """Append message_start; it and the first attempt_start are acknowledged before ``run`` calls anybody."""
         now_us = self.recorder.elapsed_us()
         self.recorder.numbered(Kind.MESSAGE_START, now_us, message_start=self.generation.identity.start)
+
+    def announce_first(self) -> None:
+        """Append the first attempt_start."""
         self._announce("first", None)
 
     async def run(self) -> None:
@@ -143,12 +146,12 @@ class Driver:
                 self._waiting.set_result(None)
 
     def request_cancel(self, cancel: CancelRequested) -> None:
-        """A cancel call: recorded, then the provider's socket is closed (soft: after the read in progress)."""
+        """A cancel call: recorded, then the provider's socket is closed (soft: after the read in progress, if one is)."""
         if self.cancel is not None or self.generation.state is State.FINALIZED:
             return
         self.cancel = cancel
         self.recorder.trace(Kind.CANCEL_REQUESTED, cancel=cancel)
-        if cancel.mode == "hard":
+        if cancel.mode == "hard" or self._reading is None:
             self.interrupt("cancelled")
         else:
             soft_s = self.settings.cancel.soft_ms / 1000
@@ -231,6 +234,7 @@ class Driver:
                 deadline_ms=start.request_deadline_ms,
                 backoff_ms=backoff_ms,
                 prompt_hash=self.request.prompt_hash,
+                idempotency_key_hash=start.idempotency_key_hash,
             ),
         )
 

@@ -26,6 +26,8 @@ STREAM_HEADERS = (
     (b"cache-control", b"no-cache, no-transform"),
     (b"x-accel-buffering", b"no"),
 )
+HEAD_ONLY = "tokentrail.head_only"
+"""In a scope: only the head is asked for, so nobody reads."""
 
 
 class Hooks:
@@ -55,7 +57,8 @@ class EventStream:
         stage: where the generation stands, for native heartbeats: (stage, elapsed_ms).
         hooks: told about what happens.
         resumed_from: the cursor's seq, None for a first connect.
-        generation: of this edge, where the head waits for its first valid event; None: the head goes out at once.
+        generation: of this edge, where the head waits for its first valid event.
+        opening: what the head of a generation elsewhere waits for; None of both: the head goes out at once.
 
     """
 
@@ -70,6 +73,7 @@ class EventStream:
         *,
         resumed_from: int | None = None,
         generation: Generation | None = None,
+        opening: Callable[[], Awaitable[Head]] | None = None,
     ) -> None:
         self._follower = follower
         self._frames = frames
@@ -79,6 +83,7 @@ class EventStream:
         self._hooks = hooks
         self._resumed_from = resumed_from
         self._generation = generation
+        self._opening = opening
         self._head_out: asyncio.Task[None] | None = None
         self._ended = False
         self._first = True
@@ -88,7 +93,11 @@ class EventStream:
 
     async def __call__(self, scope: Message, receive: Receive, send: Send) -> None:
         """Serve the connection until the terminal or until it is gone."""
-        del scope
+        if scope.get(HEAD_ONLY):
+            self._follower.close()
+            await send(self._head_message())
+            await send({"type": "http.response.body", "body": b"", "more_body": False})
+            return
         self._hooks.opened()
         loop = asyncio.get_running_loop()
         pump = loop.create_task(self._pump(send))
@@ -130,11 +139,16 @@ class EventStream:
     async def _head(self) -> Head | None:
         """What the head will be, None where a heartbeat has sent it already."""
         generation = self._generation
-        if generation is None:
+        if generation is not None:
+            head = await asyncio.shield(generation.head)
+            if (
+                not head.ok
+            ):  # publish before emit holds for a refusal too: the log has the terminal, or is away
+                await generation.over()
+        elif self._opening is not None:
+            head = await self._opening()
+        else:
             return None
-        head = await asyncio.shield(generation.head)
-        if not head.ok:  # publish before emit holds for a refusal too: the log has the terminal, or is away
-            await generation.over()
         return head if self._head_out is None else None
 
     async def _start(self, send: Send) -> None:
@@ -144,10 +158,11 @@ class EventStream:
         await self._head_out
 
     async def _send_head(self, send: Send) -> None:
-        await send(
-            {"type": "http.response.start", "status": 200, "headers": [*STREAM_HEADERS, *self._headers]}
-        )
+        await send(self._head_message())
         await send({"type": "http.response.body", "body": comment_line("tokentrail"), "more_body": True})
+
+    def _head_message(self) -> Message:
+        return {"type": "http.response.start", "status": 200, "headers": [*STREAM_HEADERS, *self._headers]}
 
     async def _write(self, events: list[Any], send: Send) -> None:
         frames = [self._frames.frame(delivered) for delivered in events]

@@ -19,12 +19,14 @@ from schemas.events import (
     ErrorEnd,
     Kind,
     LatencyBreakdown,
+    LogEvent,
     MessageEnd,
     Outcome,
     ProviderError,
     Usage,
 )
 from schemas.failures import error_body, error_frame
+from schemas.lifecycle import Signal, State
 from schemas.outcomes import ERRORS, finish_reason_of
 from schemas.usage import normalise
 
@@ -74,6 +76,32 @@ def write_ending(driver: "Driver", result: "AttemptResult", ending: Ending, *, t
         _error(driver, result, ending, usage)
 
 
+def end_unbegun(driver: "Driver", code: str, message: str, successor: str | None) -> None:
+    """End a generation of which no attempt was announced: an error, and nothing else."""
+    generation, recorder = driver.generation, driver.recorder
+    if generation.state is State.FINALIZED:
+        return
+    raw_event, raw = error_frame(driver.dialect.name, code, message, recorder.next_seq)
+    row = ERRORS[code]
+    recorder.numbered(
+        Kind.ERROR,
+        recorder.elapsed_us(),
+        raw=raw,
+        raw_event=raw_event,
+        error=ErrorEnd(
+            code=code,
+            message=message,
+            retryable=row.retryable,
+            finish_reason=row.finish_reason,
+            partial_output_hash=recorder.digest.output_hash(),
+            attempts=0,
+            successor=successor,
+        ),
+    )
+    generation.signal(Signal.TERMINAL)
+    generation.head.set_result(head_of(driver.dialect, Ending(code=code, message=message)))
+
+
 def head_of(dialect: Dialect, ending: Ending) -> Head:
     """What the response head says where nothing was streamed: the failure's own status, in the dialect's own shape.
 
@@ -91,6 +119,24 @@ def head_of(dialect: Dialect, ending: Ending) -> Head:
     else:
         body = orjson.dumps(error_body(dialect.name, ending.code, ending.message, status))
     return Head(ok=False, status=status, body=body, code=ending.code, retry_after_ms=ending.retry_after_ms)
+
+
+def head_of_event(dialect: Dialect, event: LogEvent) -> Head:
+    """The same of a generation that is read from the log, by the first event of it that a client is shown."""
+    if event.error is not None:
+        said = event.error
+        return head_of(
+            dialect,
+            Ending(
+                code=said.code,
+                message=said.message,
+                provider_error=said.upstream_error,
+                retry_after_ms=said.retry_after_ms,
+            ),
+        )
+    if event.message_end is not None and event.message_end.finish_reason == "cancelled":
+        return head_of(dialect, Ending(code="cancelled", message=ERRORS["cancelled"].meaning))
+    return Head(ok=True)
 
 
 def _is_error_body(text: str) -> bool:

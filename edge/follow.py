@@ -18,7 +18,7 @@ from edge.log import EventLog, LogAway, OffsetGone, Progress, Raw, Reader
 from edge.past import Past
 from schemas.codec import Codec
 from schemas.errors import TokentrailError
-from schemas.events import Kind
+from schemas.events import Kind, LogEvent
 from schemas.outcomes import ERRORS
 from schemas.parts import Joiner
 from schemas.reading import Reading, Verdict
@@ -143,6 +143,17 @@ class Follower:
         else:
             ready, self._ready = self._ready[:READ_EVENTS_MAX], self._ready[READ_EVENTS_MAX:]
         return ready
+
+    async def opening(self) -> LogEvent | None:
+        """Wait for the first event behind message_start, and leave it to ``read``; None where reading ends without one.
+
+        Only for a reader from nothing. Raises Hole, LogSilent, OffsetGone.
+        """
+        while not (len(self._ready) > 1 or self.reading.ended):
+            await self._more()
+        if self._hole is not None:
+            raise self._hole
+        return self._ready[1].event if len(self._ready) > 1 else None
 
     async def preload(self, events_max: int) -> None:
         """Read what the log already has (bounded), so that a hole is found before the response head."""

@@ -61,10 +61,11 @@ class Opening:
         request: ClientRequest,
         targets: list[Target],
         headers: Mapping[str, str],
+        key_hash: str | None = None,
     ) -> Generation:
         """The memory of a generation that begins now; BadRequest for a header that cannot be obeyed."""
         accepted_us, wall_us = self._clock.now_us(), self._clock.wall_us()
-        start = self._message_start(request, targets, headers)
+        start = self._message_start(request, targets, headers, key_hash)
         usual = "continue" if request.background else self._settings.disconnect.policy
         policy = headers.get("x-tokentrail-on-disconnect") or usual
         if policy not in _POLICIES:
@@ -82,7 +83,11 @@ class Opening:
                 return generation_id
 
     def _message_start(
-        self, request: ClientRequest, targets: list[Target], headers: Mapping[str, str]
+        self,
+        request: ClientRequest,
+        targets: list[Target],
+        headers: Mapping[str, str],
+        key_hash: str | None,
     ) -> MessageStart:
         route = "+".join(f"{t.route.provider}/{t.route.model or request.model}" for t in targets)
         return MessageStart(
@@ -101,6 +106,7 @@ class Opening:
             prompt_version=headers.get("x-prompt-version"),
             request_deadline_ms=_positive(headers, "x-deadline-ms"),
             context_ms=_positive(headers, "x-context-ms"),
+            idempotency_key_hash=key_hash,
             runtime_snapshot=RuntimeSnapshot(
                 route=route, sampling=request.sampling, stop_rules=request.stop_rules
             ),

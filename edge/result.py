@@ -10,8 +10,9 @@ import orjson
 
 from edge.dialects import Dialect
 from edge.emit import Hooks, Message, Receive, Send, advice, gone
+from edge.ending import head_of_event
 from edge.follow import Follower, Hole, LogSilent, OffsetGone
-from edge.generation import Generation
+from edge.generation import Generation, Head
 from schemas.events import Kind, LogEvent
 from schemas.failures import error_body
 from schemas.outcomes import ERRORS
@@ -31,7 +32,7 @@ def body_of(dialect: Dialect, events: list[LogEvent]) -> tuple[int, bytes, bool]
 
 
 async def first_answer(
-    follower: Follower, dialect: Dialect, generation: Generation
+    follower: Follower, dialect: Dialect, generation: Generation | None
 ) -> tuple[int, bytes, list[tuple[bytes, bytes]]]:
     """What a background call is answered: the answer as far as it is, once it has a name; else how it failed.
 
@@ -49,12 +50,29 @@ async def first_answer(
         return row.status, body, advice(row.retryable)
     finally:
         follower.close()
-    head = await generation.head
+    head = await _head(dialect, events, generation)
     if not head.ok:
         retryable = ERRORS[head.code or "upstream_error"].retryable
         return head.status, head.body, advice(retryable, head.retry_after_ms)
     status, body, retryable = body_of(dialect, events)
     return status, body, [] if status < 400 else advice(retryable)  # noqa: PLR2004 - HTTP's own number
+
+
+async def late_head(follower: Follower, dialect: Dialect) -> Head:
+    """The head of a stream from nothing whose generation runs elsewhere; what cannot be read is said in the stream."""
+    try:
+        event = await follower.opening()
+    except (Hole, OffsetGone, LogSilent):
+        return Head(ok=True)
+    return Head(ok=True) if event is None else head_of_event(dialect, event)
+
+
+async def _head(dialect: Dialect, events: list[LogEvent], generation: Generation | None) -> Head:
+    """What the head says of a generation that was read to its end: its own edge's word where that is this one."""
+    if generation is not None:
+        return await generation.head
+    shown = [event for event in events if event.kind is not Kind.MESSAGE_START]
+    return head_of_event(dialect, shown[0]) if len(shown) == 1 else Head(ok=True)
 
 
 class WholeAnswer:
@@ -66,7 +84,7 @@ class WholeAnswer:
         dialect: Dialect,
         headers: list[tuple[bytes, bytes]],
         hooks: Hooks,
-        generation: Generation,
+        generation: Generation | None,
     ) -> None:
         self._follower = follower
         self._dialect = dialect
@@ -103,7 +121,7 @@ class WholeAnswer:
             return self._failure("resume_expired")
         except LogSilent:
             return self._failure("log_unavailable")
-        head = await self._generation.head
+        head = await _head(self._dialect, events, self._generation)
         if not head.ok:
             self._wait_ms = head.retry_after_ms
             return head.status, head.body, ERRORS[head.code or "upstream_error"].retryable

@@ -1,7 +1,7 @@
 """One edge's working parts, and how a generation begins: everything behind the HTTP surface.
 
 ``begin`` appends message_start and attempt_start, waits for their acknowledgement, and starts the driver; it is the only
-place where a generation is born. ``start`` and ``stop`` own the process's resources: a stop on purpose
+place where a generation is born. ``enter`` and ``launch`` are its two halves, for ``once`` to decide between them. ``start`` and ``stop`` own the process's resources: a stop on purpose
 lets running generations end for a while, then ends the rest as ``edge_lost`` itself.
 
 Before: ``routes``, ``opening``. After: ``driver``.
@@ -12,16 +12,18 @@ from collections.abc import Mapping
 
 import structlog
 
+from edge.afterwards import ended_by_log
 from edge.archive import Archive
 from edge.auth import Keys
 from edge.clock import Clock
 from edge.configured import Configured
 from edge.dialects import ClientRequest, Dialect
 from edge.driver import FOREIGN_TERMINAL, Driver
-from edge.follow import Follower, Hole, LogSilent, OffsetGone
+from edge.ending import end_unbegun
 from edge.generation import Identity
 from edge.log import EventLog, LogAway
 from edge.metrics import Metrics
+from edge.once import Once
 from edge.opening import Opening
 from edge.recorder import LOG_UNAVAILABLE, Recorder
 from edge.registry import Entry, Registry
@@ -29,11 +31,13 @@ from edge.resume import Desk
 from edge.upstream import Upstream
 from schemas.codec import Codec
 from schemas.errors import TokentrailError
+from schemas.outcomes import ERRORS
 from schemas.records import ControlKind, ControlRecord
 from schemas.settings import ApiKey, Settings
 from schemas.signing import Signing
 
 log = structlog.get_logger()
+_NOT_TAKEN = "the log did not take the start of the generation in time"
 
 
 class Busy(TokentrailError):
@@ -63,6 +67,7 @@ class EdgeService:
         self._following: list[asyncio.Task[None]] = []
         self._winding: asyncio.Task[None] | None = None
         self.opening = Opening(settings, clock, event_log.partitions, self.secret_of)
+        self.once = Once(self)
 
     async def start(self) -> None:
         """Connect; raises LogAway with what to do."""
@@ -71,6 +76,7 @@ class EdgeService:
         for work in (
             self.registry.follow_control(self.log, self.codec),
             self.configured.follow(self.log, self.codec),
+            self.once.claims.follow(self.log, self.codec),
             self.registry.keep_budget_always(),
         ):
             task = asyncio.get_running_loop().create_task(work)
@@ -112,7 +118,11 @@ class EdgeService:
         """None when this edge can serve, else what is missing."""
         if self.stopping:
             return "stopping"
-        for topic, read in (("control", self.log.control_read), ("config", self.log.config_read)):
+        for topic, read in (
+            ("control", self.log.control_read),
+            ("config", self.log.config_read),
+            ("claims", self.log.claims_read),
+        ):
             if not read:
                 return f"{topic} is not read to its end yet"
         try:
@@ -125,12 +135,69 @@ class EdgeService:
         self, caller: ApiKey, dialect: Dialect, request: ClientRequest, headers: Mapping[str, str]
     ) -> Entry:
         """A generation whose opening the log has acknowledged; raises BadRequest, Busy, LogAway."""
+        entry = self._born(caller, dialect, request, headers)
+        entry.driver.open()
+        await self.launch(entry)
+        return entry
+
+    async def enter(
+        self,
+        caller: ApiKey,
+        dialect: Dialect,
+        request: ClientRequest,
+        headers: Mapping[str, str],
+        key_hash: str,
+    ) -> Entry:
+        """A generation of which the log has message_start and no attempt yet: ``launch`` or ``end_unbegun`` follows."""
+        entry = self._born(caller, dialect, request, headers, key_hash)
+        entry.driver.open()
+        try:
+            opened = await entry.driver.recorder.settled(self.settings.log.start_ack_s)
+        except BaseException:
+            self.end_unbegun(entry, "edge_lost")
+            raise
+        if not opened:
+            self.end_unbegun(entry, LOG_UNAVAILABLE)
+            raise LogAway(_NOT_TAKEN)
+        return entry
+
+    async def launch(self, entry: Entry) -> None:
+        """Announce the first attempt and start the driver once that is acknowledged; raises LogAway."""
+        driver, recorder = entry.driver, entry.driver.recorder
+        driver.announce_first()
+        opened = False
+        try:
+            opened = await recorder.settled(self.settings.log.start_ack_s)
+            opened = (
+                opened and not entry.generation.on_log
+            )  # it slept: by now it may have been taken for dead
+        finally:
+            if not opened:  # the start may be in the log all the same, so it has an end too
+                driver.interrupt(LOG_UNAVAILABLE)
+            self._spawn(self._run(entry))
+        if not opened:
+            raise LogAway(_NOT_TAKEN)
+
+    def end_unbegun(self, entry: Entry, code: str, successor: str | None = None) -> None:
+        """End a generation before any attempt of it; ``successor`` stands in its place."""
+        message = ERRORS[code].meaning + (f" It is {successor}." if successor is not None else "")
+        end_unbegun(entry.driver, code, message, successor)
+        self._spawn(self._settle(entry))
+
+    def _born(
+        self,
+        caller: ApiKey,
+        dialect: Dialect,
+        request: ClientRequest,
+        headers: Mapping[str, str],
+        key_hash: str | None = None,
+    ) -> Entry:
         if self.stopping:
             raise LogAway("this edge is stopping; another one can")
         targets = self.opening.targets(request.model, dialect.name)
         if len(self.registry) >= self.settings.limit.generations:
             raise Busy("this edge runs as many generations as it may (limit.generations)")
-        generation = self.opening.generation(caller, dialect.name, request, targets, headers)
+        generation = self.opening.generation(caller, dialect.name, request, targets, headers, key_hash)
         identity = generation.identity
         half_orphan_us = int(self.settings.pipeline.orphan_after_s * 500_000)
         recorder = Recorder(
@@ -148,13 +215,6 @@ class EdgeService:
         driver.named = lambda upstream_id: self._named(identity, upstream_id)
         driver.unacked_max = self.registry.unacked_share
         entry = self.registry.add(generation, driver)
-        driver.open()
-        opened = await recorder.settled(self.settings.log.start_ack_s)
-        if not opened:  # the start may be in the log all the same, so it has an end too
-            driver.interrupt(LOG_UNAVAILABLE)
-        self._spawn(self._run(entry))
-        if not opened:
-            raise LogAway("the log did not take the start of the generation in time")
         return entry
 
     def secret_of(self, generation_id: str) -> bytes:
@@ -168,13 +228,23 @@ class EdgeService:
             found = await self.archive.generation_named(tenant, upstream_id)
         return found
 
+    async def _settle(self, entry: Entry) -> None:
+        try:
+            await entry.driver.recorder.settled(self.settings.log.delivery_s)
+        finally:
+            self.registry.finish(entry)
+        self._count(entry)
+
     async def _run(self, entry: Entry) -> None:
-        generation = entry.generation
         try:
             await entry.driver.run()
             await entry.driver.recorder.settled(self.settings.log.delivery_s)
         finally:
             self.registry.finish(entry)
+        self._count(entry)
+
+    def _count(self, entry: Entry) -> None:
+        generation = entry.generation
         terminal = generation.terminal.event if generation.terminal else None
         if terminal is not None:
             code = terminal.error.code if terminal.error else "none"
@@ -202,25 +272,7 @@ class EdgeService:
 
     async def _watch_log(self, entry: Entry) -> None:
         """Emitting from memory is over: the terminal is whatever the log says, ours or another writer's."""
-        generation = entry.generation
-        next_seq = generation.window_first_seq + len(generation.window)
-        offset = generation.start_offset or 0
-        follower = Follower(
-            self.log, self.codec, generation.id, generation.identity.partition, next_seq, offset, None
-        )
-        try:
-            while not follower.ended:
-                for delivered in await follower.read():
-                    generation.terminal = delivered if delivered.event.is_terminal else None
-        except (Hole, LogSilent, OffsetGone) as error:
-            log.warning(
-                "the end of a generation cannot be read", generation_id=generation.id, error=str(error)
-            )
-        finally:
-            follower.close()
-        generation.ended.set()
-        generation.wake()
-        terminal = generation.terminal
+        terminal = await ended_by_log(self.log, self.codec, entry.generation)
         if terminal is not None and terminal.event.edge_id != self.settings.edge.id:
             entry.driver.interrupt(FOREIGN_TERMINAL)
 

@@ -79,7 +79,9 @@ def generation_record(generation: Generation) -> GenerationRecord:
         committed_attempt=committed,
         attempts=_attempts(sums),
         stalls=_stall_rows(sums, committed, terminal.message_end),
-        lineage=edges_of(owner.generation_id, opening, sums.starts),
+        lineage=edges_of(
+            owner.generation_id, opening, sums.starts, terminal.error.successor if terminal.error else None
+        ),
         cancel=sums.cancel or (terminal.message_end.cancel if terminal.message_end is not None else None),
         delivered_seq=sums.delivered_seq,
         acked_seq=sums.acked_seq,

@@ -45,9 +45,15 @@ def changed_inputs(before: AttemptStart, after: AttemptStart) -> list[str]:
 
 
 def edges_of(
-    generation_id: str, start: MessageStart | None, starts: Mapping[int, LogEvent]
+    generation_id: str,
+    start: MessageStart | None,
+    starts: Mapping[int, LogEvent],
+    successor: str | None = None,
 ) -> list[LineageEdge]:
-    """The edges that end at this generation or at one of its attempts, the generation's own first."""
+    """The edges that end at this generation or at one of its attempts, the generation's own first.
+
+    One that was superseded has no attempt; its edge leads to the generation that stands in its place.
+    """
     edges: list[LineageEdge] = []
     if start is not None and start.previous_generation_id:
         edges.append(
@@ -70,4 +76,6 @@ def edges_of(
                 changed_inputs=changed_inputs(begun[before], begun[number]),
             )
         )
+    if successor is not None:
+        edges.append(LineageEdge(kind="superseded", from_id=generation_id, to_id=successor))
     return edges

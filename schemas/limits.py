@@ -42,3 +42,6 @@ class Limit(Section):
     aliases_max: int = Field(
         100_000, gt=0, description="providers' ids of answers, about 300 bytes each; the oldest are forgotten"
     )
+    claims_max: int = Field(
+        200_000, gt=0, description="idempotency keys of a day, about 600 bytes each; the oldest are forgotten"
+    )

@@ -11,9 +11,9 @@ Before: the environment and the file. After: each process's shell.
 import os
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Self
+from typing import Annotated, Self
 
-from pydantic import Field, SecretStr, model_validator
+from pydantic import Field, SecretStr, StringConstraints, model_validator
 from pydantic_settings import (
     BaseSettings,
     PydanticBaseSettingsSource,
@@ -32,6 +32,9 @@ _PREFIX = "TOKENTRAIL_"
 _OTHER_NAMES = frozenset({"api_key", "cache", "test_clickhouse_url"})
 """Names with our prefix that are no setting of a process: a caller's key for the command line, the folder of downloads,
 the server that the tests take instead of the embedded one."""
+
+
+Origin = Annotated[str, StringConstraints(pattern=r"^(\*|null|[a-z][a-z0-9+.-]*://[^/\s]+)$")]
 
 
 class Kafka(Section):
@@ -62,6 +65,9 @@ class Edge(Section):
     id: str = Field("edge-1", description="stands on every record; unique per running process")
     host: str = Field("127.0.0.1", description="loopback unless told: a gateway is put behind a proxy")
     port: int = Field(8080, ge=0, le=65535)
+    cors_origins: tuple[Origin, ...] = Field(
+        ("*",), description="whose pages may call /v1/, as scheme://host[:port]; none of them sends cookies"
+    )
     drain_s: float = Field(
         10, ge=0, description="on a stop, running generations have so long to end by themselves"
     )
@@ -133,6 +139,7 @@ class Resume(Section):
     skew_s: int = Field(
         60, gt=0, description="message_start lies within it of the UUIDv7's time, either side"
     )
+    ticket_s: float = Field(60, gt=0, description="a ticket is good so long for a first connect")
 
 
 class Pipeline(Section):

@@ -1,4 +1,4 @@
-"""The log as the edge sees it: append in order, read one generation from an offset, follow control.
+"""The log as the edge sees it: append in order, read one generation from an offset, follow control and claims.
 
 ``EventLog`` is the protocol; ``memory`` is the fake and ``kafka`` the real thing, and both pass
 ``tests/contract/test_eventlog.py``. Everything is keyed by generation id; offsets are Kafka's.
@@ -30,6 +30,15 @@ class OffsetGone(TokentrailError):
 class Raw(NamedTuple):
     """One record of the wanted key. ``timestamp_ms`` is the log's own append time."""
 
+    offset: int
+    timestamp_ms: int
+    value: bytes
+
+
+class Placed(NamedTuple):
+    """A record of a topic that is read whole, and where it lies. ``timestamp_ms`` is the log's own append time."""
+
+    partition: int
     offset: int
     timestamp_ms: int
     value: bytes
@@ -112,3 +121,13 @@ class EventLog(Protocol):
     @property
     def config_read(self) -> bool:
         """Whether config was read to the end that it had at the start."""
+
+    async def claim(self, key: bytes, value: bytes) -> tuple[int, int]:
+        """Append to the claims topic; (partition, offset) once it is acknowledged, raises LogAway."""
+
+    def claims(self) -> AsyncIterator[Placed]:
+        """Every record of the claims topic from its beginning, then as it comes; of one partition in log order."""
+
+    @property
+    def claims_read(self) -> bool:
+        """Whether claims was read to the end that it had at the start."""

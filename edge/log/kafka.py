@@ -17,7 +17,7 @@ from aiokafka.client import AIOKafkaClient
 from aiokafka.errors import KafkaError, KafkaTimeoutError
 from aiokafka.structs import TopicPartition
 
-from edge.log import LogAway, OnAck, OnFail, Reader
+from edge.log import LogAway, OnAck, OnFail, Placed, Reader
 from edge.log.fetcher import Fetcher
 from edge.log.lanes import Item, Lanes
 from edge.log.small import SmallTopic
@@ -25,10 +25,10 @@ from schemas.codec import Codec
 from schemas.partition import partition_of
 from schemas.registry import missing
 from schemas.settings import Settings
-from schemas.topics import CONFIG, CONTROL, EVENTS, SCHEMAS
+from schemas.topics import CLAIMS, CONFIG, CONTROL, EVENTS, SCHEMAS
 
 log = structlog.get_logger()
-_TOPICS = (EVENTS, CONTROL, CONFIG, SCHEMAS)
+_TOPICS = (EVENTS, CONTROL, CLAIMS, CONFIG, SCHEMAS)
 SETTLE_MARGIN_S = 5.0
 """A future of a producer that was stopped may never resolve: it is given up so long after its request time-out."""
 
@@ -47,6 +47,7 @@ class KafkaLog:
         self.partitions = EVENTS.partitions
         self._control = SmallTopic(self._bootstrap, CONTROL, self._age_ms)
         self._config = SmallTopic(self._bootstrap, CONFIG, self._age_ms)
+        self._claims = SmallTopic(self._bootstrap, CLAIMS, self._age_ms)
 
     @property
     def control_read(self) -> bool:
@@ -57,6 +58,11 @@ class KafkaLog:
     def config_read(self) -> bool:
         """See EventLog."""
         return self._config.whole
+
+    @property
+    def claims_read(self) -> bool:
+        """See EventLog."""
+        return self._claims.whole
 
     async def start(self) -> None:
         """See EventLog."""
@@ -160,6 +166,15 @@ class KafkaLog:
         async for value in self._config.values():
             yield value
 
+    async def claim(self, key: bytes, value: bytes) -> tuple[int, int]:
+        """See EventLog."""
+        partition = partition_of(key, CLAIMS.partitions)
+        return partition, await self._send_one(CLAIMS.name, key, value, partition)
+
+    def claims(self) -> AsyncIterator[Placed]:
+        """See EventLog. As control: it may be heard twice."""
+        return self._claims.records()
+
     @property
     def _age_ms(self) -> int:
         return self._settings.kafka.metadata_max_age_ms
@@ -221,14 +236,19 @@ class KafkaLog:
             raise
         return producer
 
-    async def _send_one(self, topic: str, key: bytes, value: bytes, partition: int) -> None:
+    async def _send_one(self, topic: str, key: bytes, value: bytes, partition: int) -> int:
+        """Append one record to a topic beside the events; its offset. A producer that failed is not used again."""
         wait_s = self._settings.kafka.request_timeout_ms / 1000 + SETTLE_MARGIN_S
+        producer = self._producers[-1]
         try:
-            await asyncio.wait_for(
-                self._producers[-1].send_and_wait(topic, value, key=key, partition=partition), wait_s
-            )
+            sent = producer.send_and_wait(topic, value, key=key, partition=partition)
+            done = await asyncio.wait_for(sent, wait_s)
         except (KafkaError, OSError, TimeoutError) as error:
+            await self._replace(producer)
             raise LogAway(f"{topic} takes no records ({error!r})") from error
+        if done is None or done.offset is None or done.offset < 0:
+            raise LogAway(f"{topic} acknowledged a record without an offset")
+        return int(done.offset)
 
     async def _send(self, partition: int, batch: Sequence[Item]) -> int:
         producer = self._producers[-1]

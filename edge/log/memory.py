@@ -12,10 +12,43 @@ import itertools
 from collections import defaultdict
 from collections.abc import AsyncIterator, Callable, Sequence
 
-from edge.log import LogAway, OffsetGone, OnAck, OnFail, Reader
+from edge.log import LogAway, OffsetGone, OnAck, OnFail, Placed, Reader
 from edge.log.passes import Fetched, KeyReader, PartitionReaders
 
 Record = tuple[int, int, bytes | None, bytes | None]
+
+
+class _SmallTopic:
+    """A topic that everybody reads whole."""
+
+    def __init__(self) -> None:
+        self.held: list[Placed] = []
+        self.whole = False
+        self._news: list[asyncio.Event] = []
+
+    def put(self, timestamp_ms: int, value: bytes) -> Placed:
+        """Append, and wake the readers."""
+        placed = Placed(0, len(self.held), timestamp_ms, value)
+        self.held.append(placed)
+        for news in self._news:
+            news.set()
+        return placed
+
+    async def records(self) -> AsyncIterator[Placed]:
+        """Everything, then what comes."""
+        news = asyncio.Event()
+        self._news.append(news)
+        for position in itertools.count():
+            while position >= len(self.held):
+                self.whole = True
+                news.clear()
+                await news.wait()
+            yield self.held[position]
+
+    async def values(self) -> AsyncIterator[bytes]:
+        """The same without where each lies."""
+        async for placed in self.records():
+            yield placed.value
 
 
 class MemoryLog:
@@ -33,6 +66,7 @@ class MemoryLog:
         self._failing: dict[bytes, Exception] = {}
         self._control = _SmallTopic()
         self._config = _SmallTopic()
+        self._claims = _SmallTopic()
 
     async def start(self) -> None:
         """See EventLog."""
@@ -139,11 +173,16 @@ class MemoryLog:
     async def tell(self, key: bytes, value: bytes) -> None:
         """See EventLog."""
         del key
-        self._control.put(value)
+        self._control.put(self._now_ms(), value)
 
     def put_config(self, value: bytes) -> None:
         """Append to the config topic, as an operator does."""
-        self._config.put(value)
+        self._config.put(self._now_ms(), value)
+
+    async def claim(self, key: bytes, value: bytes) -> tuple[int, int]:
+        """See EventLog."""
+        del key
+        return self._claims.put(self._now_ms(), value)[:2]
 
     def control(self) -> AsyncIterator[bytes]:
         """See EventLog."""
@@ -152,6 +191,10 @@ class MemoryLog:
     def config(self) -> AsyncIterator[bytes]:
         """See EventLog."""
         return self._config.values()
+
+    def claims(self) -> AsyncIterator[Placed]:
+        """See EventLog."""
+        return self._claims.records()
 
     @property
     def control_read(self) -> bool:
@@ -163,26 +206,7 @@ class MemoryLog:
         """See EventLog."""
         return self._config.whole
 
-
-class _SmallTopic:
-    """The values of a small topic, and who waits for more."""
-
-    def __init__(self) -> None:
-        self._values: list[bytes] = []
-        self._news: list[asyncio.Event] = []
-        self.whole = False
-
-    def put(self, value: bytes) -> None:
-        self._values.append(value)
-        for news in self._news:
-            news.set()
-
-    async def values(self) -> AsyncIterator[bytes]:
-        news = asyncio.Event()
-        self._news.append(news)
-        for position in itertools.count():
-            while position >= len(self._values):
-                self.whole = True
-                news.clear()
-                await news.wait()
-            yield self._values[position]
+    @property
+    def claims_read(self) -> bool:
+        """See EventLog."""
+        return self._claims.whole

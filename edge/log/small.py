@@ -1,7 +1,7 @@
 """A small topic as every edge reads it: all that it holds, then what comes, without a group.
 
-Control and config are such topics. Every partition has an explicit position before the first fetch. After an outage or a
-long sleep the reading begins again, so what is said may be heard twice: whoever listens must not mind.
+Control, config and claims are such topics. Every partition has an explicit position before the first fetch. After an
+outage or a long sleep the reading begins again, so what is said may be heard twice: whoever listens must not mind.
 
 Before: ``kafka`` owns one for each topic. After: the broker.
 """
@@ -14,6 +14,7 @@ from aiokafka import AIOKafkaConsumer
 from aiokafka.errors import KafkaError
 from aiokafka.structs import TopicPartition
 
+from edge.log import Placed
 from schemas.topics import Topic
 
 log = structlog.get_logger()
@@ -33,17 +34,22 @@ class SmallTopic:
 
     async def values(self) -> AsyncIterator[bytes]:
         """Every value that is not a tombstone, in log order within a partition; for ever."""
+        async for placed in self.records():
+            yield placed.value
+
+    async def records(self) -> AsyncIterator[Placed]:
+        """The same with where each lies."""
         while True:
             try:
-                async for value in self._once():
-                    yield value
+                async for placed in self._once():
+                    yield placed
             except (KafkaError, OSError) as error:
                 log.warning(
                     "a topic cannot be read, beginning again", topic=self._topic.name, error=repr(error)
                 )
                 await asyncio.sleep(RETRY_S)
 
-    async def _once(self) -> AsyncIterator[bytes]:
+    async def _once(self) -> AsyncIterator[Placed]:
         consumer = AIOKafkaConsumer(
             bootstrap_servers=self._bootstrap_servers,
             auto_offset_reset="none",
@@ -59,10 +65,10 @@ class SmallTopic:
             left = {tp for tp in parts if first[tp] < end[tp]}
             while True:
                 self.whole = self.whole or not left
-                for records in (await consumer.getmany(timeout_ms=WAIT_MS)).values():
+                for tp, records in (await consumer.getmany(timeout_ms=WAIT_MS)).items():
                     for record in records:
                         if record.value is not None:
-                            yield record.value
+                            yield Placed(tp.partition, record.offset, record.timestamp, record.value)
                 # The position passes records that compaction has taken away; a record's own offset would not
                 left = {tp for tp in left if await consumer.position(tp) < end[tp]}
         finally:

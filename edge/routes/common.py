@@ -16,6 +16,7 @@ from edge.emit import Hooks
 from edge.follow import Follower
 from edge.generation import Generation
 from edge.log import LogAway
+from edge.once import Conflict
 from edge.routes import documented
 from edge.service import Busy, EdgeService
 from schemas.errors import TokentrailError
@@ -82,6 +83,7 @@ _ANSWERS: dict[type[Exception], tuple[str, int | None]] = {
     TooSlow: ("bad_request", 408),
     Busy: ("too_many_requests", None),
     LogAway: ("log_unavailable", None),
+    Conflict: ("idempotency_conflict", None),
     ClientDisconnect: (
         "bad_request",
         None,

@@ -12,15 +12,26 @@ from typing import Any
 import orjson
 from fastapi import APIRouter, Request, Response
 
-from edge.dialects import BadRequest, Dialect, dialect_of
+from edge.claims import Claim
+from edge.dialects import BadRequest, ClientRequest, Dialect, dialect_of
 from edge.dialects.reading import TOO_DEEP, too_deep
 from edge.direct import AsgiResponse
 from edge.emit import EventStream, Hooks
 from edge.follow import Follower
 from edge.frames import Frames
 from edge.generation import Generation
-from edge.result import WholeAnswer, first_answer
-from edge.routes.common import ReaderHooks, TooLarge, TooSlow, caller_of, service_of
+from edge.once import asked_of
+from edge.result import WholeAnswer, first_answer, late_head
+from edge.resume import Opened, Presented, Refusal
+from edge.routes.common import (
+    ReaderHooks,
+    TooLarge,
+    TooSlow,
+    caller_of,
+    failure,
+    request_id_of,
+    service_of,
+)
 from edge.routes.documented import (
     CALL_HEADERS,
     ENDINGS,
@@ -34,7 +45,9 @@ from edge.routes.documented import (
     streamed,
 )
 from edge.routes.later import begun, wants_later
+from edge.routes.visitors import ticket_for
 from edge.service import EdgeService
+from schemas.settings import ApiKey
 
 router = APIRouter(default_response_class=Response)
 
@@ -58,7 +71,7 @@ def _asked(required: dict[str, Schema], optional: dict[str, Schema] | None = Non
 def _answered(error: str) -> dict[int | str, Schema]:
     """What a call may be answered: its failures are ours, in the dialect's shape, or the provider's own."""
     failed = {"anyOf": [ref(error), ref("ProviderError")]}
-    ours = {400, 401, 408, 410, 413, *ENDINGS}
+    ours = {400, 401, 408, 410, 413, 422, *ENDINGS}
     return (
         streamed(ref("Answer")) | answers(ref("Begun"), 202) | errors(*sorted(ours), schema=failed) | REFUSALS
     )
@@ -102,11 +115,19 @@ async def _generate(request: Request, dialect: Dialect) -> Response:
     later = wants_later(request.headers.getlist("prefer"))
     if later:
         asked = asked._replace(background=True)
-    entry = await service.begin(caller, dialect, asked, request.headers)
+    once = asked_of(request.headers.getlist("idempotency-key"), caller.tenant, dialect.name, body)
+    if once is None:
+        entry = await service.begin(caller, dialect, asked, request.headers)
+    else:
+        found = await service.once.begin(caller, dialect, asked, request.headers, once)
+        if isinstance(found, Claim):
+            return await _again(request, caller, dialect, asked, found.generation_id, later=later)
+        entry = found
     generation = entry.generation
-    if later:
-        return begun(generation)
     identity = generation.identity
+    if later:
+        ticket = ticket_for(service, generation.id, caller.id)
+        return begun(generation.id, identity.start.request_id, ticket)
     follower = Follower(
         service.log,
         service.codec,
@@ -116,28 +137,73 @@ async def _generate(request: Request, dialect: Dialect) -> Response:
         generation.start_offset or 0,
         generation,
     )
-    headers = [
-        (b"x-request-id", identity.start.request_id.encode()),
-        (b"x-generation-id", generation.id.encode()),
-    ]
+    opened = Opened(follower, identity.tenant, identity.key_id, identity.dialect, None)
+    names = _names(generation.id, identity.start.request_id)
+    return await _answer(service, dialect, asked, opened, generation, names)
+
+
+async def _again(
+    request: Request,
+    caller: ApiKey,
+    dialect: Dialect,
+    asked: ClientRequest,
+    generation_id: str,
+    *,
+    later: bool,
+) -> Response:
+    """A call whose key stands for an earlier one is answered with that one's generation, from nothing."""
+    service = service_of(request)
+    request_id = request_id_of(service, request)
+    replayed = (b"idempotent-replayed", b"true")
+    if later:
+        answer = begun(generation_id, request_id, ticket_for(service, generation_id, caller.id))
+        answer.headers.update(dict(_text([replayed])))
+        return answer
+    opened = await service.desk.open_stream(caller, generation_id, Presented())
+    if isinstance(opened, Refusal):
+        return failure(opened.code, dialect=dialect.name, status=opened.status)
+    local = service.registry.get(generation_id)
+    names = [*_names(generation_id, request_id), replayed]
+    return await _answer(service, dialect, asked, opened, local, names)
+
+
+async def _answer(
+    service: EdgeService,
+    dialect: Dialect,
+    asked: ClientRequest,
+    opened: Opened,
+    local: Generation | None,
+    headers: list[tuple[bytes, bytes]],
+) -> Response:
+    """The response to a call: a stream from nothing, or the whole answer."""
+    follower = opened.follower
     if asked.background and not asked.stream:
-        status, answer, advice = await first_answer(follower, dialect, generation)
+        status, answer, advice = await first_answer(follower, dialect, local)
         return Response(answer, status, dict(_text(headers + advice)), media_type="application/json")
-    hooks: Hooks = ReaderHooks(service, follower, generation, identity.start.model)
+    model = asked.model if local is None else local.identity.start.model
+    hooks: Hooks = ReaderHooks(service, follower, local, model)
     if not asked.stream:
-        return AsgiResponse(WholeAnswer(follower, dialect, headers, hooks, generation))
-    frames = Frames(dialect.name, generation.id, identity.key_id, identity.secret)
+        return AsgiResponse(WholeAnswer(follower, dialect, headers, hooks, local))
+    secret = service.secret_of(follower.generation_id) if local is None else local.identity.secret
     return AsgiResponse(
         EventStream(
             follower,
-            frames,
+            Frames(dialect.name, follower.generation_id, opened.key_id, secret),
             headers,
             service.settings.stream.heartbeat_s,
-            stage_of(service, generation),
+            stage_of(service, local),
             hooks,
-            generation=generation,
+            generation=local,
+            opening=lambda: late_head(follower, dialect),
         )
     )
+
+
+def _names(generation_id: str, request_id: str) -> list[tuple[bytes, bytes]]:
+    return [
+        (b"x-request-id", request_id.encode("latin-1", "replace")),
+        (b"x-generation-id", generation_id.encode()),
+    ]
 
 
 def _text(headers: list[tuple[bytes, bytes]]) -> list[tuple[str, str]]:
@@ -169,8 +235,11 @@ async def read_body(request: Request, limit_bytes: int) -> dict[str, Any]:
     return body
 
 
-def stage_of(service: EdgeService, generation: Generation) -> Callable[[], tuple[str, int]]:
-    """Where a generation of this edge stands, for native heartbeats."""
+def stage_of(service: EdgeService, generation: Generation | None) -> Callable[[], tuple[str, int]]:
+    """Where a generation stands, for native heartbeats; of one that runs elsewhere it is not known."""
+    if generation is None:
+        began_us = service.clock.now_us()
+        return lambda: ("unknown", (service.clock.now_us() - began_us) // 1000)
     return lambda: (generation.stage, (service.clock.now_us() - generation.accepted_us) // 1000)
 
 

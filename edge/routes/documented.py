@@ -17,6 +17,9 @@ Schema = dict[str, Any]
 SECURED: Schema = {"security": [{"bearer": []}, {"x-api-key": []}]}
 """What every call needs but those of ``operations``: one of the two."""
 
+VISITED: Schema = {"security": [{"bearer": []}, {"x-api-key": []}, {"ticket": []}]}
+"""The same, or a ticket for the one generation."""
+
 _TEXT: Schema = {"type": "string"}
 _EVENTS: Schema = {
     "description": "Server-sent events, each with an `id:` to resume behind; comments between them."
@@ -24,6 +27,7 @@ _EVENTS: Schema = {
 _OBJECT: Schema = {"type": "object"}
 _MEANINGS = {
     200: "The answer.",
+    201: "Made.",
     202: "It runs.",
     204: "Nothing follows the cursor: the generation is at its end.",
     400: "The request cannot be served as it is.",
@@ -34,6 +38,7 @@ _MEANINGS = {
     409: "Ended on request; or the events after this cursor do not exist yet.",
     410: "The events are held nowhere any more.",
     413: "The request's body is above its limit.",
+    422: "The same idempotency key with another body.",
     429: "A limit is reached, here or at the provider.",
     500: "The edge died before the end.",
     502: "What the provider sent is no answer.",
@@ -123,6 +128,11 @@ CALL_HEADERS = [
         "What happens when no reader is left.",
         {"type": "string", "enum": ["grace", "continue", "cancel"]},
     ),
+    header(
+        "Idempotency-Key",
+        "Calls with the same key and body within a day are one: the later ones get the first one's generation.",
+        {"type": "string", "minLength": 1, "maxLength": 255},
+    ),
     header("Prefer", "`respond-async`: answer 202 at once, run on whoever listens."),
 ]
 CURSOR_HEADERS = [
@@ -172,8 +182,10 @@ _COMPONENTS: dict[str, Schema] = {
     },
     "Begun": {
         "type": "object",
-        "required": ["generation_id", "events_url", "result_url", "cancel_url"],
+        "required": ["generation_id", "events_url", "result_url", "cancel_url", "ticket", "expires_in_s"],
         "properties": {
+            "ticket": _TEXT,
+            "expires_in_s": {"type": "number"},
             "generation_id": {"type": "string", "format": "uuid"},
             "events_url": _LINK,
             "result_url": _LINK,
@@ -199,6 +211,7 @@ _COMPONENTS: dict[str, Schema] = {
 _SCHEMES = {
     "bearer": {"type": "http", "scheme": "bearer"},
     "x-api-key": {"type": "apiKey", "in": "header", "name": "x-api-key"},
+    "ticket": {"type": "apiKey", "in": "query", "name": "ticket"},
 }
 
 
@@ -214,10 +227,11 @@ def install(app: FastAPI) -> None:
 
 
 def _made(app: FastAPI) -> Schema:
-    """The framework's schema without the answer that it documents of itself: nothing here is refused with its 422."""
+    """The framework's schema without the answer that it documents of itself: its 422 is none of ours."""
     schema = get_openapi(title=app.title, version=app.version, routes=app.routes)
     for operations in schema["paths"].values():
         for operation in operations.values():
-            operation["responses"].pop("422", None)
+            if operation["responses"].get("422", {}).get("description") != _MEANINGS[422]:
+                operation["responses"].pop("422", None)
     schema["components"] = {"schemas": _COMPONENTS, "securitySchemes": _SCHEMES}
     return schema

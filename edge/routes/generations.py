@@ -18,14 +18,14 @@ from edge.follow import Hole, LogSilent, OffsetGone
 from edge.frames import NATIVE, Frames
 from edge.result import body_of
 from edge.resume import Opened, Presented, Refusal
-from edge.routes.common import Forbidden, ReaderHooks, caller_of, failure, request_id_of, service_of
+from edge.routes.common import Forbidden, ReaderHooks, failure, request_id_of, service_of
 from edge.routes.dialects import read_body, stage_of
 from edge.routes.documented import (
     ANY_ERROR,
     CURSOR_HEADERS,
     ENDINGS,
     NOTHING_FOLLOWS,
-    SECURED,
+    VISITED,
     Schema,
     answers,
     errors,
@@ -33,6 +33,7 @@ from edge.routes.documented import (
     ref,
     streamed,
 )
+from edge.routes.visitors import visitor_of
 from edge.service import EdgeService
 from edge.state import state_of
 from schemas.events import CancelRequested, LogEvent
@@ -42,7 +43,7 @@ from schemas.settings import ApiKey
 router = APIRouter(default_response_class=Response)
 CANCEL_BYTES_MAX = 4_096
 _REASONS = ("user_abort", "client_disconnect", "policy_violation")
-_CANCEL = SECURED | json_body(
+_CANCEL = VISITED | json_body(
     {
         "type": "object",
         "properties": {"mode": {"enum": ["soft", "hard"]}, "reason": {"enum": list(_REASONS)}},
@@ -73,14 +74,14 @@ _STATE: Schema = {
 @router.get(
     "/v1/generations/{generation_id}/events",
     responses=streamed() | NOTHING_FOLLOWS | errors(400, 401, 404, 409, 410, 503),
-    openapi_extra=SECURED | {"parameters": CURSOR_HEADERS},
+    openapi_extra=VISITED | {"parameters": CURSOR_HEADERS},
 )
 async def events(
     request: Request, generation_id: str, dialect: str = NATIVE, after: str | None = None
 ) -> Response:
     """The stream of any generation behind a cursor (Last-Event-ID, or ?after=), on any edge."""
     service = service_of(request)
-    caller = caller_of(request)
+    caller = await visitor_of(request, generation_id)
     shown = presented(request, after)
     opened = await service.desk.open_stream(caller, generation_id, shown)
     if isinstance(opened, Refusal):
@@ -143,12 +144,12 @@ def stream(service: EdgeService, request: Request, opened: Opened, dialect: str)
 @router.get(
     "/v1/generations/{generation_id}",
     responses=answers(_STATE) | errors(401, 404, 410, 503),
-    openapi_extra=SECURED,
+    openapi_extra=VISITED,
 )
 async def generation(request: Request, generation_id: str) -> Response:
     """State, timings so far, attempts, stalls, usage, links, and what was traced beside the events."""
     service = service_of(request)
-    history = await service.desk.history(caller_of(request), generation_id)
+    history = await service.desk.history(await visitor_of(request, generation_id), generation_id)
     if isinstance(history, Refusal):
         return refusal(history)
     local = service.registry.get(generation_id)
@@ -161,12 +162,12 @@ async def generation(request: Request, generation_id: str) -> Response:
     responses=answers(ref("Answer"))
     | answers(ref("Running"), 202)
     | errors(401, 404, 410, *ENDINGS, schema=ANY_ERROR),
-    openapi_extra=SECURED,
+    openapi_extra=VISITED,
 )
 async def result(request: Request, generation_id: str) -> Response:
     """The finished answer as the dialect's non-streaming body; 202 while it runs."""
     service = service_of(request)
-    history = await service.desk.history(caller_of(request), generation_id)
+    history = await service.desk.history(await visitor_of(request, generation_id), generation_id)
     if isinstance(history, Refusal):
         return refusal(history)
     dialect = dialect_of(history.records[0].dialect)
@@ -186,7 +187,7 @@ async def result(request: Request, generation_id: str) -> Response:
 async def cancel(request: Request, generation_id: str) -> Response:
     """End a generation, from any edge; idempotent. Answers the terminal, or 202 when it has not been seen yet."""
     service = service_of(request)
-    caller = caller_of(request)
+    caller = await visitor_of(request, generation_id)
     body = await read_body(request, CANCEL_BYTES_MAX) if _has_body(request) else {}
     seen = await end(service, caller, generation_id, _cancel_of(body, caller))
     if isinstance(seen, Refusal):

@@ -6,12 +6,10 @@ what the client calls this edge is the client's to know. Before: ``dialects``. A
 lead to.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 import orjson
 from fastapi import Response
-
-from edge.generation import Generation
 
 RESPOND_ASYNC = "respond-async"
 
@@ -22,18 +20,20 @@ def wants_later(preferences: Iterable[str]) -> bool:
     return any(token.partition("=")[0].strip().lower() == RESPOND_ASYNC for token in tokens)
 
 
-def begun(generation: Generation) -> Response:
-    """202: the generation's id, and the paths of its events, its result and its end."""
-    path = f"/v1/generations/{generation.id}"
+def begun(generation_id: str, request_id: str, ticket: Mapping[str, str | float]) -> Response:
+    """202: the generation's id, the paths of its events, its result and its end, and a ticket for where no key is."""
+    path = f"/v1/generations/{generation_id}"
     body = {
-        "generation_id": generation.id,
+        "generation_id": generation_id,
         "events_url": f"{path}/events",
         "result_url": f"{path}/result",
         "cancel_url": f"{path}/cancel",
+        **ticket,
     }
     headers = {
+        "cache-control": "no-store",
         "preference-applied": RESPOND_ASYNC,
-        "x-generation-id": generation.id,
-        "x-request-id": generation.identity.start.request_id,
+        "x-generation-id": generation_id,
+        "x-request-id": request_id,
     }
     return Response(orjson.dumps(body), 202, headers, media_type="application/json")

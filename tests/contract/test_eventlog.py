@@ -276,3 +276,27 @@ async def test_stopping_flushes_what_was_appended(make_backend):
     await backend.log.stop()
     assert sorted(acks.names) == list(range(30))
     assert not acks.failed
+
+
+async def test_a_claim_is_read_back_where_it_was_put(backend):
+    """Every claim is read from the topic's beginning, of one key in the order of their places, with the log's own time."""
+    log = backend.log
+    mine, other = new_key(), new_key()
+    places = [await log.claim(mine, b"%d" % n) for n in range(3)]
+    elsewhere = await log.claim(other, b"other")
+    found = {}
+
+    async def follow():
+        async for placed in log.claims():
+            found[placed.partition, placed.offset] = placed
+
+    following = asyncio.ensure_future(follow())
+    await until(lambda: log.claims_read and {*places, elsewhere} <= found.keys())
+    live = await log.claim(mine, b"live")
+    await until(lambda: live in found)
+    following.cancel()
+    await asyncio.gather(following, return_exceptions=True)
+    assert [found[place].value for place in (*places, live)] == [b"0", b"1", b"2", b"live"]
+    assert len({partition for partition, _ in (*places, live)}) == 1
+    assert sorted({*places, live}) == [*places, live]
+    assert all(abs(found[place].timestamp_ms - wall_ms()) < 60_000 for place in (*places, live))

@@ -26,6 +26,7 @@ class Reader:
         self.generation_id = None
         self.events: list[ServerSentEvent] = []
         self.statuses = []
+        self.heads = []
 
     @property
     def frames(self):
@@ -37,9 +38,9 @@ class Reader:
         """Give the id of the last event, None before the first."""
         return self.events[-1].id if self.events else None
 
-    async def post(self, url, body, cut_after=None):
+    async def post(self, url, body, cut_after=None, headers=None):
         """Start a generation and read it, to its end or to a number of events."""
-        request = self.client.stream("POST", f"{url}/v1/chat/completions", json=body)
+        request = self.client.stream("POST", f"{url}/v1/chat/completions", json=body, headers=headers)
         return await self._read(request, cut_after)
 
     async def resume(self, url, cut_after=None, dialect="openai.chat"):
@@ -51,6 +52,7 @@ class Reader:
     async def _read(self, request, cut_after):
         async with request as response:
             self.statuses.append(response.status_code)
+            self.heads.append(response.headers)
             self.generation_id = self.generation_id or response.headers.get("x-generation-id")
             if response.status_code != httpx.codes.OK:
                 return False

@@ -37,6 +37,7 @@ async def world(**sections):
 
 
 def _settings(simulator, edge_id, sections):
+    sections = dict(sections)
     base_url = simulator.base_url
     providers = {
         "chat": {"base_url": base_url, "api_key": "of-the-provider"},
@@ -46,7 +47,7 @@ def _settings(simulator, edge_id, sections):
         },
     }  # fmt: skip
     return Settings(
-        edge={"id": edge_id, "drain_s": 0},
+        edge={"id": edge_id, "drain_s": 0} | sections.pop("edge", {}),
         stream={"heartbeat_s": HEARTBEAT_S, "stall_threshold_ms": 100},
         retry={"max_attempts": 1},
         secrets={"cursor": ["a test's secret"]},

@@ -11,6 +11,7 @@ from schemas.events import (
     Canonical,
     ChoiceFinish,
     ClientReader,
+    ErrorEnd,
     Kind,
     MessageStart,
     Outcome,
@@ -19,9 +20,11 @@ from schemas.events import (
     Usage,
     UsageSource,
 )
+from schemas.records import LineageEdge
 from tests.support.events import log_event
 from tests.support.folding import (
     GENERATION_ID,
+    OTHER_ID,
     at,
     attempt_end,
     attempt_start,
@@ -198,3 +201,17 @@ def test_without_a_terminal_there_is_no_row():
     open_one = Generation(sums=Sums(ContentClock(1)), first=start(), first_offset=0)
     with pytest.raises(ValueError, match="no terminal"):
         generation_record(open_one)
+
+
+def test_one_that_was_superseded():
+    """It never had an attempt: a whole row without one, and an edge to the generation that stands in its place."""
+    error = ErrorEnd(code="superseded", message="superseded", attempts=0, successor=OTHER_ID)
+    row = row_of([start(), log_event(Kind.ERROR, 1, error=error, **at(4))])
+    assert (row.status, row.error_code, row.attempts, row.committed_attempt) == (
+        "complete",
+        "superseded",
+        [],
+        None,
+    )
+    assert row.lineage == [LineageEdge(kind="superseded", from_id=GENERATION_ID, to_id=OTHER_ID)]
+    assert row.usage is None
