@@ -16,6 +16,7 @@ from tokentrail_client import AsyncClient, Client, Store, Text, Times, ToolCall
 
 from tests.support.cutting import WHOLE, Cut, CuttingProxy
 from tests.support.dialects import KEY, world
+from tests.support.waiting import until
 
 TIMES = Times(idle_s=0.5, read_s=30, session_s=60, backoff_s=0.01, backoff_max_s=0.05, call_tries=50)
 ASKED = [{"role": "user", "content": "go"}]
@@ -207,3 +208,14 @@ async def test_both_edges_away_for_a_while():
     assert moves[:3] == ["streaming", "paused", "resuming"]
     assert moves.count("paused") > 1
     assert moves[-1] == "completed"
+
+
+async def test_leaving_a_stream_reaches_the_provider():
+    """A stream that the application leaves in the middle: the provider's socket is closed, long before any grace time."""
+    async with behind_proxies(lambda: WHOLE) as (two, proxies):
+        ours = tokentrail_client.async_http_client(times=TIMES)
+        async with sdk(chat, proxies[0].url, http_client=ours) as client:
+            stream = await client.chat.completions.create(model="sim-long", messages=ASKED, stream=True)
+            async with stream:
+                await anext(aiter(stream))
+            await until(lambda: two.simulator.requests[-1].aborted_by_client, 5)

@@ -5,9 +5,9 @@ import time
 
 import anyio
 import pytest
-from playing import BODY, EVENTS, FAST, URL, WHOLE, Told, play
-from scripted import Reply, Server, cursor, refusal
-from tokentrail_client import State, Store, async_http_client, http_client
+from playing import AUTH, BODY, EVENTS, FAST, URL, WHOLE, Told, play
+from scripted import GENERATION, Reply, Server, answer, cursor, refusal
+from tokentrail_client import State, Store, Times, async_http_client, http_client
 
 
 @pytest.mark.parametrize("library", ["httpx", "httpx2"])
@@ -140,29 +140,78 @@ def test_a_resume_waits_as_it_is_told():
     assert "log_unavailable" in [reason for *_, reason in waited.moves]
 
 
-def test_own_abort_never_resumes(blocking, tmp_path):
-    """An application that closes its stream is not brought back, and the store says why it ended."""
-    told = Told()
-    server = Server(Reply(tuple(WHOLE[:3]), then="ReadError"))
-    store = Store(tmp_path / "s.db")
-    options = {"times": FAST, "transport": server, "on_state": told, "store": store}
+def leave(server, *, blocking, **options):
+    """Read one event of a stream, and close it."""
+    options = {"times": FAST, "transport": server, **options}
     if blocking:
-        with http_client(**options) as client, client.stream("POST", URL, json=BODY) as response:
+        with (
+            http_client(**options) as client,
+            client.stream("POST", URL, json=BODY, headers=AUTH) as response,
+        ):
             assert next(response.iter_raw()) == WHOLE[0]
-    else:
+        return
 
-        async def run():
-            async with (
-                async_http_client(**options) as client,
-                client.stream("POST", URL, json=BODY) as response,
-            ):
-                assert await anext(response.aiter_raw()) == WHOLE[0]
+    async def run():
+        client = async_http_client(**options)
+        async with client, client.stream("POST", URL, json=BODY, headers=AUTH) as response:
+            assert await anext(response.aiter_raw()) == WHOLE[0]
 
-        anyio.run(run)
+    anyio.run(run)
+
+
+def test_own_abort_never_resumes(blocking, tmp_path):
+    """An application that closes its stream is not brought back: the generation is cancelled, and the store says why."""
+    told = Told()
+    server = Server(Reply(tuple(WHOLE[:3]), then="ReadError"), answer({"state": "cancelling"}, 202))
+    with Store(tmp_path / "s.db") as store:
+        leave(server, blocking=blocking, on_state=told, store=store)
+        (session,) = store.sessions()
     assert told.moves[-1] == ("streaming", "cancelled", "abort")
-    assert store.sessions()[0].last_event_id == cursor(1)
-    assert len(server.asked) == server.closed == 1
-    store.close()
+    assert (session.last_event_id, session.state, session.reason) == (cursor(1), "cancelled", "abort")
+    assert server.paths[1:] == [f"POST /v1/generations/{GENERATION}/cancel"]
+    assert server.asked[1].headers["authorization"] == "Bearer k"
+    assert server.closed == server.streams == 2
+
+
+@pytest.mark.parametrize("how", ["ConnectError", "ReadTimeout"])
+def test_a_cancel_that_does_not_arrive_is_no_error(blocking, how):
+    """Leaving never fails: what the cancel does not reach ends with its grace time."""
+    leave(Server(Reply(tuple(WHOLE)), Reply(error=how)), blocking=blocking)
+
+
+def test_leaving_may_be_no_cancel(blocking):
+    """Where the application says so, closing a stream asks nothing more."""
+    server = Server(Reply(tuple(WHOLE)))
+    leave(server, blocking=blocking, cancel_on_close=False)
+    assert len(server.asked) == 1
+
+
+def test_a_cancelled_task_cancels_its_generation():
+    """A task that is cancelled while it waits for an event leaves its stream: the cancel is sent all the same."""
+
+    class Silent(Server):
+        async def handle_async_request(self, request):
+            response = await super().handle_async_request(request)
+            self.seen.set()
+            return response
+
+    async def run():
+        server = Silent(Reply(tuple(WHOLE[:1])), answer({}, 202))
+        server.seen = anyio.Event()
+        hangs = Times(idle_s=5, backoff_s=1000, backoff_max_s=1000)
+
+        async def read():
+            async with async_http_client(times=hangs, transport=server) as client:
+                await client.post(URL, json=BODY)
+
+        async with anyio.create_task_group() as group:
+            group.start_soon(read)
+            await server.seen.wait()
+            await anyio.wait_all_tasks_blocked()
+            group.cancel_scope.cancel()
+        return server.paths
+
+    assert anyio.run(run)[-1] == f"POST /v1/generations/{GENERATION}/cancel"
 
 
 def test_a_reader_that_stops_at_the_terminal_has_not_aborted():

@@ -38,6 +38,7 @@ def http_client(
     edges: Sequence[str] = (),
     times: Times | None = None,
     on_state: OnState | None = None,
+    cancel_on_close: bool = True,
     transport: Any = None,
     library: Name | None = None,
     **options: Any,
@@ -49,13 +50,22 @@ def http_client(
         edges: addresses of more edges, asked in turn after a cut.
         times: the time-outs.
         on_state: told every move, for a "resuming…" hint.
+        cancel_on_close: whether closing a stream before its end cancels its generation.
         transport: what really sends, where the library's own transport is not enough (proxies, certificates).
         library: ``httpx`` for SDKs of before ``httpx2``.
         options: of the library's ``Client``.
 
     """
     flavour = Flavour(library)
-    ours = Transport(transport, store=store, edges=edges, times=times, on_state=on_state, flavour=flavour)
+    ours = Transport(
+        transport,
+        store=store,
+        edges=edges,
+        times=times,
+        on_state=on_state,
+        cancel_on_close=cancel_on_close,
+        flavour=flavour,
+    )
     return flavour.http.Client(transport=ours, **{**_defaults(flavour, times), **options})
 
 
@@ -65,6 +75,7 @@ def async_http_client(
     edges: Sequence[str] = (),
     times: Times | None = None,
     on_state: OnState | None = None,
+    cancel_on_close: bool = True,
     transport: Any = None,
     library: Name | None = None,
     **options: Any,
@@ -72,7 +83,13 @@ def async_http_client(
     """An HTTP client for ``AsyncOpenAI(http_client=…)`` or ``AsyncAnthropic(http_client=…)``; see http_client."""
     flavour = Flavour(library)
     ours = AsyncTransport(
-        transport, store=store, edges=edges, times=times, on_state=on_state, flavour=flavour
+        transport,
+        store=store,
+        edges=edges,
+        times=times,
+        on_state=on_state,
+        cancel_on_close=cancel_on_close,
+        flavour=flavour,
     )
     return flavour.http.AsyncClient(transport=ours, **{**_defaults(flavour, times), **options})
 

@@ -32,6 +32,9 @@ from tokentrail_client.states import Change, OnState, State, moved
 Steps = Generator[Effect, Any, None]
 Again = Generator[Effect, Any, Lost | None]
 OK, ACCEPTED = 200, 202
+ABORT = "abort"
+CANCEL_S = 2.0
+"""How long leaving may take: the grace time ends what a cancel did not reach."""
 
 
 class Course:
@@ -85,7 +88,15 @@ class Course:
     def _left(self) -> None:
         """The application goes. Behind the terminal that is the proper end, before it an abort."""
         if not self.state.is_over:
-            self._end() if self.position.ending else self._to(State.CANCELLED, "abort")
+            self._end() if self.position.ending else self._to(State.CANCELLED, ABORT)
+
+    def cancel(self) -> Ask | None:
+        """What ends the generation that the application left; None where it has no name, or an end."""
+        if self.generation_id is None or (self.state, self.reason) != (State.CANCELLED, ABORT):
+            return None
+        headers = {**dict(self.call.auth), "content-type": "application/json"}
+        url = f"{self._root()}/generations/{self.generation_id}/cancel"
+        return Ask("POST", url, headers, b'{"reason": "user_abort"}', CANCEL_S)
 
     def _begin(self) -> Steps:
         """Send the call until it is answered; the same Idempotency-Key makes it the same call."""
@@ -102,9 +113,9 @@ class Course:
                 return
             self._failures += 1
             if self._failures >= times.call_tries:
-                self._to(State.CANCELLED, _said(lost))
+                self._to(State.CANCELLED, lost.said)
                 raise lost.error
-            yield from self._pause(_said(lost))
+            yield from self._pause(lost.said)
 
     def _answered(self, head: Head) -> Again:
         """What the call's answer leads to; Lost where the call must be sent again."""
@@ -129,7 +140,7 @@ class Course:
         if isinstance(body, Lost):
             if self.generation_id is None:
                 return body
-            yield from self._result(_said(body))
+            yield from self._result(body.said)
             return None
         if self.call.insists:
             if head.status == ACCEPTED and self.generation_id is not None:
@@ -154,7 +165,7 @@ class Course:
         while True:
             got = yield Read()
             if got is None or isinstance(got, Lost):
-                self._to(State.PAUSED, "ended early" if got is None else _said(got))
+                self._to(State.PAUSED, "ended early" if got is None else got.said)
                 return
             try:
                 fresh = position.fresh(splitter.feed(got))
@@ -199,7 +210,7 @@ class Course:
         got = yield Ask("GET", url, headers, b"", self._times.idle_s)
         self._failures += 1  # until an event comes: an edge that opens and closes is no progress
         if isinstance(got, Lost):
-            self._to(State.PAUSED, _said(got))
+            self._to(State.PAUSED, got.said)
             return
         verdict = verdict_on(got.status, got.headers)
         if verdict.action is Action.READ and got.is_stream:
@@ -229,7 +240,7 @@ class Course:
             body = got if isinstance(got, Lost) else (yield ReadAll())
             if isinstance(body, Lost):
                 self._failures += 1
-                why = _said(body)
+                why = body.said
                 continue
             bare = "x-should-retry" not in got.headers  # an edge's refusal is the answer; a proxy's is a cut
             if got.status == ACCEPTED or (
@@ -273,10 +284,6 @@ class Course:
         old, self.state, self.reason = self.state, moved(self.state, new), reason
         if self._on_state is not None:
             self._on_state(Change(self.call.session, old, new, reason))
-
-
-def _said(lost: Lost) -> str:
-    return str(lost.error) or type(lost.error).__name__
 
 
 def _code(head: Head, body: bytes) -> str:

@@ -31,6 +31,11 @@ class Lost(NamedTuple):
 
     error: Exception
 
+    @property
+    def said(self) -> str:
+        """What the error says, its type where it says nothing."""
+        return str(self.error) or type(self.error).__name__
+
 
 @dataclass(frozen=True, slots=True)
 class Ask:

@@ -29,6 +29,8 @@ from tokentrail_client.effects import (
 from tokentrail_client.store import Store
 from tokentrail_client.vendor import Flavour
 
+LEAVING_S = 5.0
+"""Bound on closing a connection and sending a last request, also in a task that is being cancelled."""
 Up = Opened | Give | Answer | Foreign
 Timeout = Mapping[str, float | None] | None
 
@@ -42,6 +44,7 @@ class _Base:
         store: where positions are kept, None for nowhere.
         journal: whether events are kept with their positions.
         timeout: the caller's own time-outs of a request.
+        cancels: whether a generation that the application leaves is cancelled.
 
     """
 
@@ -53,6 +56,7 @@ class _Base:
         *,
         journal: bool = False,
         timeout: Timeout = None,
+        cancels: bool = False,
     ) -> None:
         self.course = course
         self.response: Any = None
@@ -60,6 +64,7 @@ class _Base:
         self._store = store
         self._journal = journal
         self._timeout = timeout
+        self._cancels = cancels
         self._steps = course.run()
         self._told: Any = None
         self._over = False
@@ -76,13 +81,16 @@ class _Base:
                 journal=self._journal,
             )
 
-    def _finish(self) -> None:
-        """Close the course, once, and store how it ended."""
-        if not self._over:
-            self._over = True
-            self._steps.close()
-            course = self.course
-            self._keep(Keep(course.state, course.generation_id, reason=course.reason))
+    def _finish(self) -> Any:
+        """Close the course, once, and store how it ended: the request that is left to send, None without one."""
+        if self._over:
+            return None
+        self._over = True
+        self._steps.close()
+        course = self.course
+        self._keep(Keep(course.state, course.generation_id, reason=course.reason))
+        ask = course.cancel() if self._cancels else None
+        return ask and self._flavour.request(ask, dict.fromkeys(("connect", "write", "pool"), ask.read_s))
 
 
 class Shell(_Base):
@@ -117,10 +125,14 @@ class Shell(_Base):
     def close(self) -> None:
         """Leave: an abort, where the terminal was not handed over yet."""
         self._closed.set()
+        request = None
         try:
-            self._finish()
+            request = self._finish()
         finally:
             self._leave()
+        if request is not None:
+            with suppress(*self._flavour.lost):  # the grace time ends what this did not reach
+                self._send(request).close()
 
     def let_go(self) -> Any:
         """The response of a stream that is not ours to keep whole; whoever takes it closes it."""
@@ -207,10 +219,17 @@ class AsyncShell(_Base):
 
     async def close(self) -> None:
         """Leave: an abort, where the terminal was not handed over yet."""
-        try:
-            self._finish()
-        finally:
-            await self._leave()
+        with anyio.move_on_after(
+            LEAVING_S, shield=True
+        ):  # a cancelled task leaves its connection all the same
+            request = None
+            try:
+                request = self._finish()
+            finally:
+                await self._leave()
+            if request is not None:
+                with suppress(*self._flavour.lost):  # as above
+                    await (await self._send(request)).aclose()
 
     def let_go(self) -> Any:
         """The response of a stream that is not ours to keep whole; whoever takes it closes it."""

@@ -42,6 +42,8 @@ class _Transport:
         edges: more edges, asked in turn after a cut; the one that the SDK calls is the first.
         times: the time-outs.
         on_state: told every move of every session.
+        cancel_on_close: an application that closes a stream before its end wants no more of it: its generation is
+            cancelled, as a provider's ends with its socket. Else it runs on for the grace time.
         flavour: the HTTP library.
 
     """
@@ -56,6 +58,7 @@ class _Transport:
         edges: Sequence[str] = (),
         times: Times | None = None,
         on_state: OnState | None = None,
+        cancel_on_close: bool = True,
         flavour: Flavour | None = None,
     ) -> None:
         self._flavour = flavour or Flavour()
@@ -64,6 +67,7 @@ class _Transport:
         self._edges = tuple(root_of(edge) for edge in edges)
         self._times = times or Times()
         self._on_state = on_state
+        self._cancels = cancel_on_close
         self._keys = Keys()
 
     def _course(self, request: Any, body: bytes) -> Course | None:
@@ -128,7 +132,14 @@ class Transport(_Transport):
         if course is None:
             return self._inner.handle_request(request)
         timeout = request.extensions.get("timeout")
-        shell = Shell(course, self._flavour, self._inner.handle_request, self._store, timeout=timeout)
+        shell = Shell(
+            course,
+            self._flavour,
+            self._inner.handle_request,
+            self._store,
+            timeout=timeout,
+            cancels=self._cancels,
+        )
         try:
             up = shell.step()
         except Stopped as error:
@@ -171,7 +182,12 @@ class AsyncTransport(_Transport):
             return await self._inner.handle_async_request(request)
         timeout = request.extensions.get("timeout")
         shell = AsyncShell(
-            course, self._flavour, self._inner.handle_async_request, self._store, timeout=timeout
+            course,
+            self._flavour,
+            self._inner.handle_async_request,
+            self._store,
+            timeout=timeout,
+            cancels=self._cancels,
         )
         try:
             up = await shell.step()
