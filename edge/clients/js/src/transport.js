@@ -208,7 +208,7 @@ class Call {
    * @param {AbortSignal} signal
    */
   reopen(lastEventId, signal) {
-    if (!this.streamed) return this.#about("result", { method: "GET", signal }, { accept: "application/json" });
+    if (!this.streamed) return this.#whole(signal);
     /** @type {Record<string, string>} */
     const headers = { accept: "text/event-stream" };
     if (lastEventId !== null) headers["last-event-id"] = lastEventId;
@@ -221,6 +221,15 @@ class Call {
    */
   final(response) {
     return !this.streamed && response.headers.has("x-generation-id");
+  }
+
+  /**
+   * An answer that is no stream, again: a call's as its generation's result, a look at something as it is now.
+   * @param {AbortSignal} signal
+   */
+  #whole(signal) {
+    if (this.request.method === "GET") return this.open(signal);
+    return this.#about("result", { method: "GET", signal }, { accept: "application/json" });
   }
 
   async cancel() {

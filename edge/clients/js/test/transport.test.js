@@ -241,6 +241,14 @@ test("an answer that is no stream and was cut is fetched as the generation's res
   assert.equal(gateway.requests.at(-1).url, `/v1/generations/${GENERATION}/result`);
 });
 
+test("a look at a response that was cut is looked at again, not waited for", async (t) => {
+  const result = JSON.stringify({ id: "resp_1", status: "in_progress" });
+  const gateway = await played(t, { frames: [], result, faults: [{ after: 9, how: "reset" }] });
+  const response = await resumableFetch({ limits: QUICK })(`${gateway.url}/v1/responses/resp_1`, { headers: CALL.headers });
+  assert.equal(await response.text(), result);
+  assert.deepEqual(gateway.requests.map(({ url }) => url), ["/v1/responses/resp_1", "/v1/responses/resp_1"]);
+});
+
 test("the result of a generation that failed goes up with its own status", async (t) => {
   const headers = { "x-generation-id": GENERATION, "x-should-retry": "false" };
   const failed = { answer: { status: 504, headers, body: { error: { code: "stall_timeout" } } } };
