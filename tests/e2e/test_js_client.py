@@ -6,6 +6,7 @@ once. The library's own tests play a gateway by script (``edge/clients/js/test``
 
 import json
 import random
+from itertools import cycle
 
 import pytest
 
@@ -26,8 +27,8 @@ STREAMED = {
 }
 WHOLE = {"openai chat whole": PLAIN, "ai whole": PLAIN}
 DRAWN = {"id", "call_id", "item_id", "tool_call_id"}
-HEAD_BYTES = 900
-"""A cut lies behind the response head: who was not even answered asks again, which is the claims' to make one."""
+BODY_BYTES = 900
+"""So far, a connection has said its head and a few events."""
 
 
 @pytest.fixture
@@ -38,9 +39,9 @@ async def two():
 
 
 def cuts(seed):
-    """A plan: every connection is cut after a random number of bytes, by RST or by FIN."""
+    """A plan: every connection is cut after a random number of bytes, within its head or behind it, by RST or by FIN."""
     draw = random.Random(seed)
-    return lambda: Cut(HEAD_BYTES + draw.randrange(2_500), draw.choice(("rst", "fin")))
+    return lambda: Cut(draw.randrange(1, 3_000), draw.choice(("rst", "fin")))
 
 
 def bare(value):
@@ -105,10 +106,23 @@ async def test_the_sdks_see_one_stream_over_any_cut(two):
     assert len(two.simulator.requests) - before == len(STREAMED)
 
 
+async def test_a_call_whose_answer_never_came_is_one_call(two):
+    """The first three connections of each SDK end within the response head; the provider is asked once all the same."""
+    heads = iter([Cut(after, how) for after in (1, 60, 200) for how in ("rst", "fin") for _ in range(3)])
+    async with CuttingProxy(two.urls[0], lambda: next(heads, Cut())) as one:
+        async with CuttingProxy(two.urls[1], lambda: next(heads, Cut())) as other:
+            got = await ask(
+                [case(sdk, url.url) for sdk, url in zip(WHOLE | STREAMED, cycle((one, other)), strict=False)]
+            )
+        assert one.cuts + other.cuts >= len(got)
+    assert [outcome for outcome in got if "raised" in outcome] == []
+    assert len(two.simulator.requests) == len(got)
+
+
 async def test_an_answer_in_one_piece_that_was_cut_comes_whole(two):
     """A call without a stream, cut within its body, and again while its result is fetched, is the provider's whole answer."""
     direct = await ask([case(sdk, two.direct, plain=True) for sdk in WHOLE])
-    cut = iter([Cut(HEAD_BYTES)] * 2 * len(WHOLE))
+    cut = iter([Cut(BODY_BYTES)] * 2 * len(WHOLE))
     async with CuttingProxy(two.urls[0], lambda: next(cut, Cut())) as line:
         got = await ask([case(sdk, line.url) for sdk in WHOLE])
         assert line.cuts == 2 * len(WHOLE)
@@ -118,7 +132,7 @@ async def test_an_answer_in_one_piece_that_was_cut_comes_whole(two):
 
 async def test_without_us_the_same_line_breaks_the_sdks(two):
     """The unmodified SDKs raise on that line: what the test above sees is the library's doing."""
-    async with CuttingProxy(two.urls[0], lambda: Cut(HEAD_BYTES + 1_000)) as line:
+    async with CuttingProxy(two.urls[0], lambda: Cut(BODY_BYTES + 1_000)) as line:
         got = await ask([case(sdk, line.url, plain=True) for sdk in STREAMED])
     assert [sdk for sdk, outcome in zip(STREAMED, got, strict=True) if "raised" not in outcome] == []
 
@@ -132,6 +146,17 @@ async def test_the_iterator_reads_the_same_over_any_cut(two):
     assert got["got"] == whole["got"]
     assert got["got"]["calls"] == [{"name": "get_weather", "input": {"city": "Zürich", "days": 3}}]
     assert got["got"]["ordered"]
+
+
+@pytest.mark.parametrize("reader", ["ticket", "eventsource"])
+async def test_a_ticket_reads_a_generation_without_a_header(two, reader):
+    """Our iterator and an EventSource read a generation by its ticket alone, over a line that cuts."""
+    async with CuttingProxy(two.urls[0], cuts(11)) as one:
+        (got,) = await ask([case(reader, one.url) | {"simulate": PLAIN}])
+        assert one.cuts >= 3
+    assert "raised" not in got, got
+    (whole,) = await ask([case("iterator", two.urls[1]) | {"simulate": PLAIN}])
+    assert got["got"] == {name: whole["got"][name] for name in ("text", "finishReason")}
 
 
 async def test_leaving_the_loop_ends_the_generation(two):

@@ -5,6 +5,8 @@ import Anthropic from "@anthropic-ai/sdk";
 import { createAnthropic } from "@ai-sdk/anthropic";
 import { createOpenAICompatible } from "@ai-sdk/openai-compatible";
 import { generateText, streamText } from "ai";
+import { EventSource } from "eventsource";
+import { once } from "node:events";
 import OpenAI from "openai";
 import * as tokentrail from "../../../edge/clients/js/src/index.js";
 
@@ -57,6 +59,24 @@ const sdkOf = {
     const { text, reasoning, toolCalls, finishReason } = await stream.result();
     return { text, reasoning, finishReason, calls: toolCalls.map(({ name, input }) => ({ name, input })), ordered: seqs.every((seq, at) => at === 0 || seq > seqs[at - 1]) };
   },
+  ticket: async ({ url, key, simulate, options }) => {
+    const generationId = await begun(url, key, simulate);
+    const { ticket } = await tokentrail.ticketFor({ edge: url, generationId, apiKey: key });
+    const { text, finishReason } = await tokentrail.attach({ edge: url, generationId, ticket, limits: LIMITS, ...options }).result();
+    return { text, finishReason };
+  },
+  eventsource: async ({ url, key, simulate }) => {
+    const generationId = await begun(url, key, simulate);
+    const { ticket } = await tokentrail.ticketFor({ edge: url, generationId, apiKey: key });
+    const source = new EventSource(tokentrail.eventsUrl({ edge: url, generationId, ticket }));
+    let text = "";
+    source.addEventListener("delta", ({ data }) => {
+      for (const part of JSON.parse(data).parts) if (part.type === "text") text += part.text;
+    });
+    const [end] = await once(source, "message_end");
+    source.close();
+    return { text, finishReason: JSON.parse(end.data).finish_reason };
+  },
   "openai left": async ({ url, key, simulate, fetch }) => {
     const client = new OpenAI({ baseURL: `${url}/v1`, apiKey: key, maxRetries: 0, fetch });
     for await (const chunk of await client.chat.completions.create({ model: "sim-chat", messages: MESSAGES, simulate, stream: true })) {
@@ -65,6 +85,14 @@ const sdkOf = {
     return {};
   },
 };
+
+// As a server of the application's does: the generation begins, and its name goes to the page.
+async function begun(url, key, simulate) {
+  const headers = { authorization: `Bearer ${key}`, "content-type": "application/json", prefer: "respond-async" };
+  const body = JSON.stringify({ model: "sim-chat", messages: MESSAGES, simulate });
+  const response = await tokentrail.fetch({ limits: LIMITS })(`${url}/v1/chat/completions`, { method: "POST", headers, body });
+  return (await response.json()).generation_id;
+}
 
 async function streamed(model) {
   const result = streamText({ model, messages: MESSAGES, maxRetries: 0, onError: () => {} });
