@@ -151,9 +151,10 @@ async def test_the_iterator_reads_the_same_over_any_cut(two):
 @pytest.mark.parametrize("reader", ["ticket", "eventsource"])
 async def test_a_ticket_reads_a_generation_without_a_header(two, reader):
     """Our iterator and an EventSource read a generation by its ticket alone, over a line that cuts."""
-    async with CuttingProxy(two.urls[0], cuts(11)) as one:
+    lines = iter([Cut(3 * BODY_BYTES, how) for how in ("rst", "fin")])
+    async with CuttingProxy(two.urls[0], lambda: next(lines, Cut())) as one:
         (got,) = await ask([case(reader, one.url) | {"simulate": PLAIN}])
-        assert one.cuts >= 3
+        assert one.cuts >= 1
     assert "raised" not in got, got
     (whole,) = await ask([case("iterator", two.urls[1]) | {"simulate": PLAIN}])
     assert got["got"] == {name: whole["got"][name] for name in ("text", "finishReason")}

@@ -6,7 +6,6 @@ import { createAnthropic } from "@ai-sdk/anthropic";
 import { createOpenAICompatible } from "@ai-sdk/openai-compatible";
 import { generateText, streamText } from "ai";
 import { EventSource } from "eventsource";
-import { once } from "node:events";
 import OpenAI from "openai";
 import * as tokentrail from "../../../edge/clients/js/src/index.js";
 
@@ -73,8 +72,13 @@ const sdkOf = {
     source.addEventListener("delta", ({ data }) => {
       for (const part of JSON.parse(data).parts) if (part.type === "text") text += part.text;
     });
-    const [end] = await once(source, "message_end");
+    const awake = setInterval(() => {}, 1_000); // while it waits to reconnect, it lets the process end
+    const end = await new Promise((resolve, reject) => {
+      source.addEventListener("message_end", resolve);
+      source.addEventListener("error", (error) => source.readyState === EventSource.CLOSED && reject(new Error(`${error.code} ${error.message}`)));
+    });
     source.close();
+    clearInterval(awake);
     return { text, finishReason: JSON.parse(end.data).finish_reason };
   },
   "openai left": async ({ url, key, simulate, fetch }) => {
