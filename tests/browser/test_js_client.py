@@ -1,0 +1,110 @@
+"""The JS client library in a real browser: its modules as they are, its store in IndexedDB, a page that is reloaded."""
+
+import pytest
+import pytest_asyncio
+
+from tests.support.dialects import KEY, QUICK
+from tests.support.javascript import CLIENT
+
+pytestmark = pytest.mark.asyncio(loop_scope="package")
+SLOW = QUICK | {"tokens": 60, "interval_ms": 15}
+STREAMED = "connections => window.told.filter((state) => state === 'STREAMING').length === connections"
+BEGIN = """async ([edge, key, simulate]) => {
+  const tokentrail = await import("/client/index.js");
+  const store = tokentrail.indexedDBStore();
+  const body = { model: "sim-chat", messages: [{ role: "user", content: "go" }], simulate };
+  window.told = [];
+  window.seen = [];
+  const onState = ({ state }) => window.told.push(state);
+  const stream = (await tokentrail.resume("chat-7", { store, apiKey: key, onState }))
+    ?? tokentrail.generate({ edge, apiKey: key, body, store, session: "chat-7", onState });
+  window.reading = (async () => {
+    for await (const { seq } of stream) window.seen.push(seq);
+    return { text: stream.text, told: window.told, seen: window.seen, sessions: (await store.list()).length };
+  })();
+}"""
+TRANSPORT = """async ([edge, key, simulate]) => {
+  const tokentrail = await import("/client/index.js");
+  const told = (window.told = []);
+  const fetch = tokentrail.fetch({ onState: ({ state }) => told.push(state) });
+  const body = JSON.stringify({ model: "sim-chat", stream: true, messages: [{ role: "user", content: "go" }], simulate });
+  const headers = { authorization: `Bearer ${key}`, "content-type": "application/json" };
+  const response = await fetch(`${edge}/v1/chat/completions`, { method: "POST", headers, body });
+  window.reading = response.text().then((text) => ({ text, told }));
+}"""
+
+
+@pytest_asyncio.fixture(loop_scope="package")
+async def blank(browser):
+    """Give a way to open an empty page of an address, whose `/client/` is the library's own files."""
+    contexts = []
+
+    async def opened(url):
+        context = await browser.new_context()
+        contexts.append(context)
+
+        async def ours(route):
+            name = route.request.url.partition("/client/")[2]
+            await route.fulfill(path=CLIENT / "src" / name, content_type="text/javascript")
+
+        async def empty(route):
+            await route.fulfill(body="<!doctype html><title>an application</title>", content_type="text/html")
+
+        await context.route(f"{url}/client/**", ours)
+        await context.route(f"{url}/application", empty)
+        page = await context.new_page()
+        await page.goto(f"{url}/application")
+        return page
+
+    yield opened
+    for context in contexts:
+        await context.close()
+
+
+async def text_of(page, url):
+    """What an uncut stream of the same question says."""
+    await page.evaluate(TRANSPORT, [url, KEY, SLOW])
+    return (await page.evaluate("window.reading"))["text"]
+
+
+async def test_a_page_that_is_reloaded_goes_on_from_its_store(two, proxy, blank):
+    """Cut, then reloaded in the middle: the page has its items again from IndexedDB and the rest from the log, each once."""
+    page = await blank(proxy.url)
+    await page.evaluate(BEGIN, [proxy.url, KEY, SLOW])
+    await page.wait_for_function("window.seen.length > 10")
+    proxy.sever("rst")
+    await page.wait_for_function(STREAMED, arg=2)
+    await page.wait_for_function("window.seen.length > 20")
+    before = await page.evaluate("window.seen.length")
+    await page.reload()
+    proxy.refusing = True
+    await page.evaluate(BEGIN, [proxy.url, KEY, SLOW])
+    await page.wait_for_function(f"window.seen.length >= {before}")
+    proxy.refusing = False
+    got = await page.evaluate("window.reading")
+    assert got["seen"] == sorted(set(got["seen"]))
+    assert got["told"][0] == "RESUMING"
+    assert got["told"][-1] == "COMPLETED"
+    assert got["sessions"] == 1
+    again = await blank(two.urls[1])
+    await again.evaluate(BEGIN, [two.urls[1], KEY, SLOW])
+    assert (await again.evaluate("window.reading"))["text"] == got["text"]
+
+
+async def test_the_fetch_survives_a_cut_in_a_browser(two, proxy, blank):
+    """The stream that a browser's SDK would see is, over a line that was cut twice, that of a line that was not."""
+    page = await blank(proxy.url)
+    await page.evaluate(TRANSPORT, [proxy.url, KEY, SLOW])
+    for connection, how in ((2, "rst"), (3, "fin")):
+        assert proxy.sever(how) == 1
+        await page.wait_for_function(STREAMED, arg=connection)
+    got = await page.evaluate("window.reading")
+    assert got["told"].count("RESUMING") >= 2
+    assert bare(got["text"]) == bare(await text_of(await blank(two.urls[1]), two.urls[1]))
+
+
+def bare(text):
+    """The data of a stream without what is new in every answer."""
+    lines = [line for line in text.splitlines() if line.startswith("data: ")]
+    assert lines[-1] == "data: [DONE]"
+    return [line.partition('"choices"')[2] for line in lines]
