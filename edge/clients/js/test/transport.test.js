@@ -12,9 +12,9 @@ const CALL = { method: "POST", body: JSON.stringify({ stream: true }), headers: 
 for (const [dialect, { path, frames }] of Object.entries(DIALECTS)) {
   const whole = frames(WORDS).join("");
 
-  test(`a stream of ${dialect} that is cut at any byte is the uncut stream, byte for byte`, async (t) => {
-    for (const how of /** @type {const} */ (["reset", "fin", "end"])) {
-      for (let after = 1; after < Buffer.byteLength(whole) + 40; after += 23) {
+  test(`a stream of ${dialect} that is cut anywhere is the uncut stream, byte for byte`, async (t) => {
+    for (const [at, how] of /** @type {const} */ (["reset", "fin", "end"]).entries()) {
+      for (let after = 1 + 12 * at; after < Buffer.byteLength(whole) + 40; after += 37) {
         const gateway = await played(t, { frames: frames(WORDS), faults: [{ after, how }] });
         const response = await resumableFetch({ limits: QUICK })(gateway.url + path, CALL);
         assert.equal(await response.text(), whole, `${how} after ${after}`);
