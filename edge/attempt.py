@@ -1,100 +1,68 @@
-"""One call to one provider, read to its end: what the driver's inner task does.
+"""One call to one provider, read to its end: what each task of the race does.
 
 ``Attempt.read`` returns what the attempt came to; it is cancelled by an interrupt, which closes the provider's socket.
-Events are held until the commit (first content, a proper end, or ``limit.hold_bytes``), then numbered and published as
-they are captured; reading pauses while too much is unacknowledged. Before: ``upstream``, ``capture``. After: ``driver``.
+Events are held without seq until there is something to deliver (``Hold`` says when) and the race commits this attempt;
+then they are numbered and published as they are captured; reading pauses while too much is unacknowledged. Before:
+``upstream``, ``capture``. After: ``race``.
 """
 
 import asyncio
 from typing import TYPE_CHECKING
 
+from edge.attempt_result import LOST_RACE, AttemptResult
 from edge.capture import AttemptCapture
 from edge.dialects import Captured
-from edge.ending import Ending, usage_of
+from edge.ending import Ending
 from edge.generation import Head
+from edge.holding import NO_HOLD, Held, Hold
 from edge.output_check import OutputCheck
-from edge.policy import retry_after_s
+from edge.policy.retries import retry_after_s
 from edge.timing import NOTHING_SAID, of_headers
 from edge.upstream import Answer, UpstreamFailed
-from schemas.events import AttemptEnd, Dispatch, EndedBy, Kind, Outcome, ProviderError, Released
+from edge.watch import Watch
+from schemas.events import Dispatch, EndedBy, Kind, ProviderError
 from schemas.lifecycle import Signal, State
 from schemas.outcomes import ERRORS
 
 if TYPE_CHECKING:
+    from edge.dialects import ClientRequest
     from edge.driver import Driver, Target
-    from schemas.payloads import Usage
-from schemas.usage import estimated
 
-_NOT_BILLED = (Dispatch.NOT_CONNECTED, Dispatch.REFUSED)
 DRAIN_S = 0.25
 """After the protocol's end mark the body's own end is awaited so long, to use the connection again."""
 
 
-class AttemptResult:
-    """What an attempt came to, and everything that its record says."""
-
-    def __init__(self, attempt: "Attempt", ending: Ending) -> None:
-        self.attempt = attempt.number
-        self.target = attempt.target
-        self.capture = attempt.capture
-        self.committed = attempt.committed
-        self.ending = ending
-        self.retry_after = attempt.retry_after
-        self.dispatched_us = attempt.dispatched_us
-        self.provider_timing = attempt.head_timing.joined(attempt.capture.state.provider_timing)
-        self.written = False
-        self._attempt = attempt
-        self._ended_us = attempt.driver.recorder.elapsed_us()
-
-    def record(self, outcome: Outcome, code: str | None = None) -> AttemptEnd:
-        """The self-contained attempt_end."""
-        attempt, capture, driver = self._attempt, self.capture, self._attempt.driver
-        start = driver.generation.identity.start
-        dispatched_us = attempt.dispatched_us
-        usage: Usage | None = usage_of(driver, self)
-        unmeasured = usage is None
-        if unmeasured and capture.content_events:
-            usage = estimated(driver.request.prompt_bytes, driver.recorder.digest.content_bytes)
-        first = next(iter(capture.state.finishes.values()), None)
-        failed = outcome is not Outcome.OK
-        return AttemptEnd(
-            provider=self.target.route.provider,
-            model=self.target.route.model or driver.request.model,
-            request_id=start.request_id,
-            started_us=driver.generation.accepted_wall_us + (dispatched_us or 0),
-            outcome=outcome,
-            committed=self.committed,
-            dispatch=attempt.dispatch,
-            served_model=capture.state.served_model,
-            service_tier=capture.state.service_tier,
-            model_route=start.model_route,
-            error_code=(code or self.ending.code) if failed else None,
-            upstream_error=self.ending.provider_error,
-            finish_reason=first.finish_reason if first else None,
-            usage=usage,
-            possibly_billed=failed and unmeasured and attempt.dispatch not in _NOT_BILLED,
-            dispatched_us=dispatched_us,
-            first_content_us=capture.first_content_us,
-            last_content_us=capture.last_content_us,
-            content_events=capture.content_events,
-            text_events=capture.text_events,
-            bytes_seen=capture.bytes_seen,
-            tokens_seen_estimate=capture.tokens_estimate,
-            tokens_delivered_estimate=driver.recorder.tokens_acked if self.committed else 0,
-            gaps=capture.gaps,
-            released=[Released(resource="upstream_socket", at_us=self._ended_us)],
-            elapsed_us=0 if dispatched_us is None else self._ended_us - dispatched_us,
-            stall_threshold_us=driver.settings.stream.stall_threshold_ms * 1000,
-        )
-
-
 class Attempt:
-    """Reads one provider's answer."""
+    """Reads one provider's answer.
 
-    def __init__(self, driver: "Driver", target: "Target", number: int) -> None:
+    Args:
+        driver: whose attempt this is.
+        target: where it goes.
+        number: of the attempt.
+        request: what is asked, where it is not what the client asked.
+        hold: what is held back.
+
+    """
+
+    def __init__(
+        self,
+        driver: "Driver",
+        target: "Target",
+        number: int,
+        request: "ClientRequest | None" = None,
+        hold: Hold = NO_HOLD,
+    ) -> None:
         self.driver = driver
         self.target = target
         self.number = number
+        self.request = request or driver.request
+        self.watch = Watch(driver.limits)
+        self.task: asyncio.Task[AttemptResult] | None = None
+        self.interrupted: str | None = None
+        self.unparsable: str | None = None
+        self._hold = hold
+        self._hold_over: bool = not hold.us
+        self._hold_timer: asyncio.TimerHandle | None = None
         limit = driver.settings.limit
         threshold_us = driver.settings.stream.stall_threshold_ms * 1000
         self.capture = AttemptCapture(
@@ -102,43 +70,68 @@ class Attempt:
             limit.frame_bytes,
             threshold_us,
             limit.tool_arguments_bytes,
-            OutputCheck(driver.request.body),
+            OutputCheck(self.request.body),
         )
         self.committed = False
         self.dispatch = Dispatch.NOT_CONNECTED
         self.dispatched_us: int | None = None
-        self.retry_after: str | None = None
         self.head_timing = NOTHING_SAID
-        self._held: list[tuple[Captured, int, int]] = []
-        self._held_bytes = 0
+        self.held = Held()
         self._paused_us = 0
 
+    @property
+    def model(self) -> str:
+        """What the provider calls the model."""
+        return self.target.route.model or self.request.model
+
+    def interrupt(self, code: str) -> None:
+        """End this attempt at its socket; the first reason stands."""
+        if self.interrupted is None:
+            self.interrupted = code
+            if self.task is not None:
+                self.task.cancel()
+
     def result(self, ending: Ending, ended_by: EndedBy | None = None) -> AttemptResult:
-        """Close the attempt with an ending."""
+        """Close the attempt with an ending; a proper one is delivered, unless it does not parse and may be repaired."""
+        if self._hold_timer is not None:
+            self._hold_timer.cancel()
         if ended_by is not None:
             self.capture.close(self.driver.recorder.elapsed_us(), ended_by)
-        if ending.code is None:
-            self._commit()
+        if ending.code is None and not self.committed and self.interrupted != LOST_RACE:
+            self.unparsable = self._unparsable()
+            if self.unparsable is None:
+                self.driver.race.delivered(self)
         return AttemptResult(self, ending)
+
+    def _unparsable(self) -> str | None:
+        """Why a whole answer that was asked for as JSON is none, where that may be repaired."""
+        finishes = self.capture.state.finishes.values()
+        if not (self._hold.whole and self.driver.wishes.repair and self.capture.check.wants_json):
+            return None
+        if any(finish.finish_reason != "stop" for finish in finishes):
+            return None
+        word = self.capture.check.result(ended_properly=True)
+        return word if word in (MALFORMED, TRUNCATED) else None
 
     async def read(self) -> AttemptResult:
         """Call and read to the end; cancelled by the driver when something interrupts."""
         driver = self.driver
-        model = self.target.route.model or driver.request.model
-        body = driver.dialect.upstream_body(driver.request, model)
+        body = driver.dialect.upstream_body(self.request, self.model)
         self.dispatched_us = driver.recorder.elapsed_us()
         if driver.first_dispatched_us is None:
             driver.first_dispatched_us = self.dispatched_us
-        driver.generation.signal(Signal.DISPATCHED)
-        driver.watch.dispatched(self.dispatched_us)
+        if driver.generation.state is State.QUEUED:
+            driver.generation.signal(Signal.DISPATCHED)
+        self.watch.dispatched(self.dispatched_us)
         driver.timers.rearm()
+        driver.race.wake()  # a hedge may be due
         self.dispatch = Dispatch.SENT
-        provider, path = self.target.provider, driver.dialect.upstream_path(model)
+        provider, path = self.target.provider, driver.dialect.upstream_path(self.model)
         key = None if provider.api_key is None else provider.api_key.get_secret_value()
-        headers = driver.dialect.upstream_headers(driver.request, key)
+        headers = driver.dialect.upstream_headers(self.request, key)
         try:
             async with driver.upstream.call(provider, path, body, headers) as answer:
-                driver.watch.head_came()
+                self.watch.head_came()
                 driver.timers.rearm()
                 return await self._answer(answer)
         except UpstreamFailed as error:
@@ -151,17 +144,11 @@ class Attempt:
         success = 200 <= answer.status < 300  # noqa: PLR2004 - HTTP's own numbers
         if not success or answer.content_type != "text/event-stream":
             self.dispatch = Dispatch.ACCEPTED if success else Dispatch.REFUSED
-            self.retry_after = answer.headers.get("retry-after")
             code, said = self.driver.dialect.failure_of_body(answer.status, await self._said(answer))
-            wait_s = retry_after_s(self.retry_after, self.driver.clock.wall_us() / 1e6)
-            return self.result(
-                Ending(
-                    code=code,
-                    message=said.message or ERRORS[code].meaning,
-                    provider_error=said,
-                    retry_after_ms=None if wait_s is None else int(wait_s * 1000),
-                )
-            )
+            wait_s = retry_after_s(answer.headers.get("retry-after"), self.driver.clock.wall_us() / 1e6)
+            wait_ms = None if wait_s is None else int(wait_s * 1000)
+            message = said.message or ERRORS[code].meaning
+            return self.result(Ending(code, message, provider_error=said, retry_after_ms=wait_ms))
         self.dispatch = Dispatch.ACCEPTED
         driver = self.driver
         while chunk := await answer.read():
@@ -207,40 +194,67 @@ class Attempt:
             said = ProviderError(message=capture.too_large)
             return self._failure(Captured(Kind.ERROR, "", failure=("upstream_frame_too_large", said)))
         self._watch(now_us, content=content)
-        if not driver.generation.head.done():
+        if not driver.generation.head.done() and not self._hold.whole:
             driver.generation.head.set_result(Head(ok=True))
         if self.committed:
             self._publish(captured, now_us, paused_us)
-            return None
-        self._held.append((captured, now_us, paused_us))
-        self._held_bytes += len(captured.raw)
-        named = driver.request.background and capture.state.upstream_id is not None
-        if content or named or self._held_bytes > driver.settings.limit.hold_bytes:
-            self._commit()
+        else:
+            self._keep(captured, now_us, paused_us, content=content)
         return None
 
     def _watch(self, now_us: int, *, content: bool) -> None:
         driver, capture = self.driver, self.capture
         if content:
-            if driver.watch.content(now_us):
+            if self.watch.content(now_us):
                 driver.timers.rearm()
-            if driver.generation.state is not State.STREAMING:
+            if self.committed and driver.generation.state is not State.STREAMING:
                 driver.generation.signal(Signal.CONTENT_CAPTURED)
         if capture.finish_us is not None and len(capture.state.finishes) >= driver.request.choices:
-            driver.watch.finished(now_us)
+            self.watch.finished(now_us)
             driver.timers.rearm()
 
-    def _commit(self) -> None:
-        """From here on no other attempt supplies anything: what was held gets its numbers.
+    def _keep(self, captured: Captured, now_us: int, paused_us: int, *, content: bool) -> None:
+        """Hold an event of an attempt that is not committed, and see whether there is something to deliver.
 
-        A background answer commits as soon as it has a name: the client is given it, and comes back by it.
+        A background answer is delivered as soon as it has a name: the client is given it, and comes back by it.
         """
+        driver = self.driver
+        self.held.add(captured, now_us, paused_us)
+        if self.held.size > driver.settings.limit.hold_bytes:
+            driver.race.delivered(self)
+        elif self._hold.whole:
+            return
+        elif (content and self._hold_over) or (
+            driver.request.background and self.capture.state.upstream_id is not None
+        ):
+            driver.race.delivered(self)
+        elif content and self._hold_timer is None:
+            loop = asyncio.get_running_loop()
+            self._hold_timer = loop.call_later(self._hold.us / 1e6, self._end_hold)
+
+    def _end_hold(self) -> None:
+        """The client waits no longer: what is held is delivered, or, where others race a silence of this one, the next."""
+        self._hold_over = True
+        if self.interrupted is None and not self.committed and len(self.driver.race.live) == 1:
+            self.driver.race.delivered(self)
+
+    def commit(self) -> None:
+        """From here on no other attempt supplies anything: what was held gets its numbers. The race alone says so."""
+        if self.committed:
+            return
         self.committed = True
+        generation = self.driver.generation
+        if self.capture.content_events and generation.state is State.PREFILL:
+            generation.signal(Signal.CONTENT_CAPTURED)
+        if not generation.head.done():
+            generation.head.set_result(Head(ok=True))
         if self.driver.dialect.by_upstream_id and self.capture.state.upstream_id is not None:
             self.driver.named(self.capture.state.upstream_id)
-        held, self._held = self._held, []
-        for captured, at_us, paused_us in held:
+        recorder = self.driver.recorder
+        unacked = recorder.unacked
+        for captured, at_us, paused_us in self.held.taken():
             self._publish(captured, at_us, paused_us)
+        recorder.sent_late(unacked)
 
     def _publish(self, captured: Captured, at_us: int, paused_us: int) -> None:
         recorder = self.driver.recorder
@@ -260,16 +274,7 @@ class Attempt:
             self.capture.last_content_seq = event.seq
 
     def _failure(self, captured: Captured) -> AttemptResult:
-        code, said = captured.failure or ("upstream_error", ProviderError())
-        ended_by = EndedBy.CUT
-        ending = Ending(
-            code=code,
-            message=said.message or ERRORS[code].meaning,
-            raw=captured.raw if code != "upstream_protocol" else None,
-            raw_event=captured.raw_event,
-            provider_error=said,
-        )
-        return self.result(ending, ended_by)
+        return self.result(Ending.of_failure(captured), EndedBy.CUT)
 
     def _eof(self, detail: str, code: str | None = None) -> AttemptResult:
         """The stream ended without the protocol's mark: proper where every choice that spoke has its finish reason."""
@@ -288,9 +293,10 @@ class Attempt:
         """Stop reading while too much is unacknowledged; the timers stand still meanwhile."""
         driver, limit = self.driver, self.driver.unacked_max()
         before_us = driver.recorder.elapsed_us()
-        driver.watch.pause(before_us)
+        self.watch.pause(before_us)
         await driver.recorder.below(limit // 2)
         after_us = driver.recorder.elapsed_us()
-        driver.watch.resume(after_us)
+        self.watch.resume(after_us)
         driver.timers.rearm()
+        driver.race.wake()
         self._paused_us += after_us - before_us

@@ -162,7 +162,8 @@ class EventStream:
         await send({"type": "http.response.body", "body": comment_line("tokentrail"), "more_body": True})
 
     def _head_message(self) -> Message:
-        return {"type": "http.response.start", "status": 200, "headers": [*STREAM_HEADERS, *self._headers]}
+        headers = [*STREAM_HEADERS, *self._headers, *changed(self._generation)]
+        return {"type": "http.response.start", "status": 200, "headers": headers}
 
     async def _write(self, events: list[Any], send: Send) -> None:
         frames = [self._frames.frame(delivered) for delivered in events]
@@ -218,6 +219,12 @@ class EventStream:
         if not self._ended:
             body = self._frames.heartbeat(*self._stage())
             await send({"type": "http.response.body", "body": body, "more_body": True})
+
+
+def changed(generation: Generation | None) -> list[tuple[bytes, bytes]]:
+    """What a head says of inputs that are not as the client sent them, as far as it is known then."""
+    names = () if generation is None else generation.changed_inputs
+    return [(b"x-tokentrail-changed-inputs", ", ".join(names).encode())] if names else []
 
 
 def advice(retryable: bool, retry_after_ms: int | None = None) -> list[tuple[bytes, bytes]]:  # noqa: FBT001

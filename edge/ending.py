@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import msgspec
 import orjson
 
-from edge.dialects import Dialect
+from edge.dialects import Captured, Dialect
 from edge.dialects.reading import NotJson, fields, load
 from edge.generation import Head
 from edge.timing import Marks, breakdown
@@ -31,7 +31,7 @@ from schemas.outcomes import ERRORS, finish_reason_of
 from schemas.usage import normalise
 
 if TYPE_CHECKING:
-    from edge.attempt import AttemptResult
+    from edge.attempt_result import AttemptResult
     from edge.driver import Driver
 
 RAW_ERROR_BYTES_MAX = 16_384
@@ -56,6 +56,24 @@ class Ending(NamedTuple):
     def proper(cls, dialect: Dialect) -> "Ending":
         """A proper end whose mark did not come: ours stands for it."""
         return cls(raw=dialect.end_raw, raw_event=dialect.end_event)
+
+    @classmethod
+    def of_failure(cls, captured: Captured) -> "Ending":
+        """An error in band: the provider's own event goes on where it is of its dialect."""
+        code, said = captured.failure or ("upstream_error", ProviderError())
+        return cls(
+            code=code,
+            message=said.message or ERRORS[code].meaning,
+            raw=captured.raw if code != "upstream_protocol" else None,
+            raw_event=captured.raw_event,
+            provider_error=said,
+        )
+
+
+def interruption(code: str) -> Ending:
+    """How an attempt ends that was ended from outside, by the code of what ended it."""
+    known = code if code in ERRORS else "log_unavailable"
+    return Ending(code=known, cancelled=known == "cancelled", message=ERRORS[known].meaning)
 
 
 def write_ending(driver: "Driver", result: "AttemptResult", ending: Ending, *, terminal: bool) -> None:

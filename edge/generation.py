@@ -79,6 +79,7 @@ class Generation:
         self.head: asyncio.Future[Head] = asyncio.get_running_loop().create_future()
         self.provider_error: ProviderError | None = None
         self.first_emit_us: int | None = None
+        self.changed_inputs: tuple[str, ...] = ()  # of the latest attempt: what is not as the client sent it
         self._waiters: list[asyncio.Future[None]] = []
 
     @property

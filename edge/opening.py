@@ -11,6 +11,7 @@ from edge.clock import Clock
 from edge.dialects import BadRequest, ClientRequest
 from edge.driver import Target
 from edge.generation import Generation, Identity
+from edge.policy.routes import in_order
 from schemas.events import MessageStart, RuntimeSnapshot
 from schemas.ids import uuid7
 from schemas.partition import partition_of
@@ -45,7 +46,8 @@ class Opening:
         """Where a model is served in a dialect; BadRequest for one that is not routed here, or in another dialect."""
         providers = self._settings.providers
         routes: tuple[Route, ...] = self._settings.models.get(model) or self._settings.default_route
-        spoken = [Target(route, providers[route.provider]) for route in routes]
+        ordered = in_order(routes, self._clock.jitter)
+        spoken = [Target(route, providers[route.provider]) for route in ordered]
         served = [target for target in spoken if target.provider.dialect == dialect]
         if not spoken:
             raise BadRequest(f"model {model!r} is not served here; GET /v1/models lists what is")

@@ -67,7 +67,7 @@ class Recorder:
             "edge_id": edge_id,
         }
         self._sent_us: deque[int] = deque()
-        self._settled: asyncio.Future[None] | None = None
+        self._settled: list[asyncio.Future[None]] = []
         self.next_seq = 0
         self.unacked_bytes = 0
         self.failed = False
@@ -80,6 +80,17 @@ class Recorder:
     def oldest_unacked_us(self) -> int | None:
         """When the record was sent that has waited longest for its acknowledgement (they come in order)."""
         return self._sent_us[0] if self._sent_us else None
+
+    @property
+    def unacked(self) -> int:
+        """How many records are not acknowledged yet."""
+        return len(self._sent_us)
+
+    def sent_late(self, first: int) -> None:
+        """The unacknowledged records from this one on were captured long ago and sent just now: no outage of the log."""
+        now_us = self._clock.now_us()
+        for i in range(first, len(self._sent_us)):
+            self._sent_us[i] = now_us
 
     def elapsed_us(self) -> int:
         """Microseconds since the request was accepted."""
@@ -111,9 +122,10 @@ class Recorder:
     async def settled(self, timeout_s: float) -> bool:
         """Wait until everything appended so far has settled; whether all of it was acknowledged in time."""
         if self._sent_us and not self.failed:
-            self._settled = asyncio.get_running_loop().create_future()
+            settled = asyncio.get_running_loop().create_future()
+            self._settled.append(settled)
             try:
-                await asyncio.wait_for(self._settled, timeout_s)
+                await asyncio.wait_for(settled, timeout_s)
             except TimeoutError:
                 return False
         return not self.failed
@@ -167,7 +179,7 @@ class Recorder:
         self.unacked_bytes = 0
         first = not self.failed
         self.failed = True
-        self._release(self._settled)
+        self._all_settled()
         self._release(self._drained)
         if first:
             self._generation.leave_memory()
@@ -177,10 +189,15 @@ class Recorder:
         if self._sent_us:
             self._sent_us.popleft()
         self.unacked_bytes = max(0, self.unacked_bytes - size)
-        if self._settled is not None and not self._sent_us:
-            self._release(self._settled)
+        if self._settled and not self._sent_us:
+            self._all_settled()
         if self._drained is not None:
             self._release(self._drained)
+
+    def _all_settled(self) -> None:
+        waiting, self._settled = self._settled, []
+        for settled in waiting:
+            self._release(settled)
 
     @staticmethod
     def _release(future: "asyncio.Future[None] | None") -> None:

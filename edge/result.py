@@ -9,7 +9,7 @@ import asyncio
 import orjson
 
 from edge.dialects import Dialect
-from edge.emit import Hooks, Message, Receive, Send, advice, gone
+from edge.emit import Hooks, Message, Receive, Send, advice, changed, gone
 from edge.ending import head_of_event
 from edge.follow import Follower, Hole, LogSilent, OffsetGone
 from edge.generation import Generation, Head
@@ -133,7 +133,7 @@ class WholeAnswer:
         return row.status, orjson.dumps(error_body(self._dialect.name, code, row.meaning)), row.retryable
 
     async def _send(self, status: int, body: bytes, retry: bool, send: Send) -> None:  # noqa: FBT001
-        headers = [*self._headers, (b"content-type", b"application/json")]
+        headers = [*self._headers, *changed(self._generation), (b"content-type", b"application/json")]
         if status >= 400:  # noqa: PLR2004 - HTTP's own numbers
             headers += advice(retry, self._wait_ms)
         await send({"type": "http.response.start", "status": status, "headers": headers})

@@ -21,6 +21,7 @@ from edge.dialects import ClientRequest, Dialect
 from edge.driver import FOREIGN_TERMINAL, Driver
 from edge.ending import end_unbegun
 from edge.generation import Identity
+from edge.health import Health
 from edge.log import EventLog, LogAway
 from edge.metrics import Metrics
 from edge.once import Once
@@ -29,6 +30,7 @@ from edge.recorder import LOG_UNAVAILABLE, Recorder
 from edge.registry import Entry, Registry
 from edge.resume import Desk
 from edge.upstream import Upstream
+from edge.wishes import wishes_of
 from schemas.codec import Codec
 from schemas.errors import TokentrailError
 from schemas.outcomes import ERRORS
@@ -60,6 +62,7 @@ class EdgeService:
         )
         self.archive = Archive(settings.clickhouse) if settings.clickhouse.url else None
         self.desk = Desk(settings, event_log, codec, self.registry, clock, self.archive, self.configured)
+        self.health = Health(settings)
         self.upstream = Upstream(settings.timeout.connect_s, settings.limit.upstream_head_bytes)
         self.signing = Signing(settings.secrets.cursor)
         self.stopping = False
@@ -195,6 +198,7 @@ class EdgeService:
         if self.stopping:
             raise LogAway("this edge is stopping; another one can")
         targets = self.opening.targets(request.model, dialect.name)
+        self.health.check(request.model, [t.route.provider for t in targets], self.clock.now_us())
         if len(self.registry) >= self.settings.limit.generations:
             raise Busy("this edge runs as many generations as it may (limit.generations)")
         generation = self.opening.generation(caller, dialect.name, request, targets, headers, key_hash)
@@ -210,7 +214,16 @@ class EdgeService:
             lambda reason: self._log_failed(entry, reason),
         )
         driver = Driver(
-            generation, recorder, request, dialect, targets, self.upstream, self.settings, self.clock
+            generation,
+            recorder,
+            request,
+            dialect,
+            targets,
+            self.upstream,
+            self.settings,
+            self.clock,
+            self.health,
+            wishes_of(headers, caller, request, self.settings),
         )
         driver.named = lambda upstream_id: self._named(identity, upstream_id)
         driver.unacked_max = self.registry.unacked_share

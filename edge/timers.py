@@ -1,7 +1,7 @@
 """The clocks of one running generation: its next time-out, its heartbeat in the log, the outage of the log.
 
 Each is one armed timer of the event loop; what they decide is in ``watch`` (pure) and in the settings. Before:
-``watch``. After: ``driver``.
+``watch``. After: ``race``.
 """
 
 import asyncio
@@ -10,7 +10,6 @@ from collections.abc import Callable
 from edge.clock import Clock
 from edge.generation import Generation
 from edge.recorder import LOG_UNAVAILABLE, Recorder
-from edge.watch import Watch
 from schemas.events import Heartbeat, Kind
 from schemas.lifecycle import STAGES, State
 from schemas.settings import Settings
@@ -20,23 +19,37 @@ DELIVERY_CHECKS = 4
 
 
 class Timers:
-    """The armed timers; ``interrupt`` is called with a code when one of them says so."""
+    """The armed timers.
+
+    Args:
+        generation: whose clocks these are.
+        recorder: writes the heartbeats.
+        settings: their times.
+        clock: the process's.
+        deadline_us: when the next time-out expires.
+        expire: acts on those that have.
+        interrupt: called where the log is away.
+
+    """
 
     def __init__(
         self,
         generation: Generation,
         recorder: Recorder,
-        watch: Watch,
         settings: Settings,
         clock: Clock,
+        deadline_us: Callable[[], int],
+        expire: Callable[[int], None],
         interrupt: Callable[[str], None],
     ) -> None:
         self._generation = generation
         self._recorder = recorder
-        self._watch = watch
         self._settings = settings
         self._clock = clock
+        self._deadline_us = deadline_us
+        self._expire = expire
         self._interrupt = interrupt
+        self._stopped = False
         self._deadline: asyncio.TimerHandle | None = None
         self._heartbeat: asyncio.TimerHandle | None = None
         self._delivery: asyncio.TimerHandle | None = None
@@ -49,6 +62,7 @@ class Timers:
 
     def stop(self) -> None:
         """Disarm all of them."""
+        self._stopped = True
         for handle in (self._deadline, self._heartbeat, self._delivery):
             if handle is not None:
                 handle.cancel()
@@ -57,22 +71,22 @@ class Timers:
         """A deadline came nearer (a dispatch, a finish): arm again."""
         if self._deadline is not None:
             self._deadline.cancel()
-        self._arm()
+        if not self._stopped:
+            self._arm()
 
     def _arm(self) -> None:
         """One timer at the next deadline; deadlines mostly move back, so it looks again when it fires."""
-        at_us, _ = self._watch.deadline()
-        delay_s = max(0, at_us - self._recorder.elapsed_us()) / 1e6
+        delay_s = max(0, self._deadline_us() - self._recorder.elapsed_us()) / 1e6
         self._deadline = asyncio.get_running_loop().call_later(delay_s, self._fire)
 
     def _fire(self) -> None:
         if self._generation.state is State.FINALIZED:
             return
-        code = self._watch.expired(self._recorder.elapsed_us())
-        if code is None:
+        now_us = self._recorder.elapsed_us()
+        if now_us >= self._deadline_us():
+            self._expire(now_us)
+        if self._deadline_us() > now_us:
             self._arm()
-        else:
-            self._interrupt(code)
 
     def _beat(self) -> None:
         """The liveness that the orphan finder watches."""

@@ -1,12 +1,13 @@
-"""The time-outs of one generation, as deadlines: pure, times are arguments.
+"""The time-outs of one attempt and of the whole, as deadlines: pure, times are arguments.
 
 Only content feeds the first-content and the stall timer. While reading is paused by ourselves those timers stand
-still. The driver arms one timer at ``deadline`` and asks ``expired`` when it fires. Before: ``policy``. After:
-``driver``.
+still. One timer is armed at the nearest ``deadline`` of all attempts in flight, and asks ``expired`` when it fires.
+Before: ``policy``. After: ``attempt``, ``race``.
 """
 
 from typing import NamedTuple
 
+from edge.policy.hedging import Silence
 from schemas.settings import Settings
 
 
@@ -22,8 +23,14 @@ class Limits(NamedTuple):
     usage_grace_us: int
 
     @classmethod
-    def of(cls, settings: Settings, *, background: bool = False) -> "Limits":
-        """From the settings' seconds; in the background nobody waits for the request as such."""
+    def of(cls, settings: Settings, *, background: bool = False, deadline_ms: int | None = None) -> "Limits":
+        """From the settings' seconds; in the background nobody waits for the request as such.
+
+        Args:
+            settings: the layers.
+            background: whether the generation runs on whoever listens.
+            deadline_ms: what the client named for the whole.
+        """
         timeout, stream = settings.timeout, settings.stream
         seconds = (
             timeout.queue_s,
@@ -34,7 +41,10 @@ class Limits(NamedTuple):
             timeout.generation_s,
             stream.usage_grace_s,
         )
-        return cls(*(int(s * 1_000_000) for s in seconds))
+        limits = cls(*(int(s * 1_000_000) for s in seconds))
+        if deadline_ms is None:
+            return limits
+        return limits._replace(request_us=min(limits.request_us, deadline_ms * 1000))
 
 
 USAGE_GRACE = "usage_grace"
@@ -42,7 +52,7 @@ USAGE_GRACE = "usage_grace"
 
 
 class Watch:
-    """The timers of a generation; times are ``elapsed_us``."""
+    """The timers of one attempt and of the whole; times are ``elapsed_us``."""
 
     def __init__(self, limits: Limits) -> None:
         self._limits = limits
@@ -80,9 +90,11 @@ class Watch:
         if self._finished_us is None:
             self._finished_us = now_us
 
-    def attempt_over(self) -> None:
-        """Nothing of an attempt is watched until the next dispatch."""
-        self._dispatched_us = None
+    def silence(self) -> Silence | None:
+        """Since when nothing of it counted as content; None while it was not sent, is paused, or has finished."""
+        if self._dispatched_us is None or self._paused_at_us is not None or self._finished_us is not None:
+            return None
+        return Silence(self._last_us, self._first_content_us is not None)
 
     def pause(self, now_us: int) -> None:
         """Reading stopped on our side."""

@@ -5,7 +5,7 @@ dialect, of which a call takes those of its own. Before: ``failures`` names the 
 """
 
 from collections.abc import Iterable, Mapping
-from typing import Self
+from typing import Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, SecretStr, model_validator
 
@@ -38,10 +38,16 @@ class Provider(Section):
 
 
 class Route(Section):
-    """One way to serve a model: a provider and, if it differs, the model's name there."""
+    """One way to serve a model: a provider and, if it differs, the model's name there.
+
+    Routes are tried in order. Those of the same ``rank`` share the traffic of it by ``weight``; without a rank a route's
+    is its position.
+    """
 
     provider: str
     model: str | None = None
+    rank: int | None = Field(None, ge=0)
+    weight: float = Field(1, ge=0, allow_inf_nan=False)
 
 
 class ApiKey(Section):
@@ -52,6 +58,9 @@ class ApiKey(Section):
     sha256: str = Field(pattern="^[0-9a-f]{64}$")
     name: str = ""
     roles: tuple[str, ...] = ("caller",)
+    allow: frozenset[Literal["hedge", "shrink", "repair"]] = Field(
+        frozenset(), description="what may be done to this key's calls before anything was delivered"
+    )
 
 
 def check_routes(

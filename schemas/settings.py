@@ -23,6 +23,7 @@ from pydantic_settings import (
 
 from schemas.limits import Limit
 from schemas.providers import ApiKey, Provider, Route, Section, check_keys, check_routes
+from schemas.runtime import Breaker, Cancel, Disconnect, Hedge, Retry, Stream, Timeout, check_times
 from schemas.signing import SigningSecret, check_secrets
 
 __all__ = ["ApiKey", "Limit", "Provider", "Route", "Section", "Settings"]
@@ -84,52 +85,6 @@ class Log(Section):
         2, ge=0, description="ids are drawn into so many partitions; 0: all of them"
     )
     gather_us: int = Field(2_500, ge=0, description="records of this time share a produce request under load")
-
-
-class Stream(Section):
-    """What is watched while a provider streams."""
-
-    heartbeat_s: float = Field(15, gt=0)
-    stall_threshold_ms: int = Field(
-        2_000, gt=0, description="measures only: a longer gap is a stall on record"
-    )
-    ttft_timeout_s: float = Field(300, gt=0)
-    stall_timeout_s: float = Field(120, gt=0)
-    usage_grace_s: float = Field(5, ge=0, description="how long usage is awaited after the finish reason")
-
-
-class Timeout(Section):
-    """The layers of time-outs."""
-
-    generation_s: float = Field(900, gt=0)
-    request_s: float = Field(900, gt=0)
-    queue_s: float = Field(120, gt=0)
-    decode_s: float = Field(600, gt=0)
-    tool_s: float = Field(60, gt=0)
-    postprocess_s: float = Field(10, gt=0)
-    connect_s: float = Field(10, gt=0, description="TCP and TLS to the provider")
-
-
-class Disconnect(Section):
-    """What a lost connection means."""
-
-    grace_s: float = Field(30, ge=0, description="a generation runs on so long without any reader")
-    policy: str = Field("grace", pattern="^(grace|continue|cancel)$")
-
-
-class Cancel(Section):
-    """How a cancel ends the provider's stream."""
-
-    soft_ms: int = Field(200, ge=0, description="soft lets the read in progress finish, at most so long")
-    drain_s: float = Field(2, ge=0)
-    answer_s: float = Field(2, gt=0, description="how long a cancel call follows before it answers 202")
-
-
-class Retry(Section):
-    """Attempts of one generation."""
-
-    backoff_ms: int = Field(250, ge=0)
-    max_attempts: int = Field(3, ge=1, le=5)
 
 
 class Resume(Section):
@@ -206,6 +161,8 @@ class Settings(BaseSettings):
     disconnect: Disconnect = Disconnect()
     cancel: Cancel = Cancel()
     retry: Retry = Retry()
+    breaker: Breaker = Breaker()
+    hedge: Hedge = Hedge()
     resume: Resume = Resume()
     pipeline: Pipeline = Pipeline()
     sink: Sink = Sink()
@@ -237,23 +194,11 @@ class Settings(BaseSettings):
     def _relations(self) -> Self:
         """The limits that only make sense together."""
         half_orphan_s = self.pipeline.orphan_after_s / 2
-        for holds, said in (
-            (
-                2 * self.stream.heartbeat_s <= half_orphan_s,
-                "2 × stream.heartbeat_s ≤ pipeline.orphan_after_s / 2",
-            ),
-            (self.log.delivery_s < half_orphan_s, "log.delivery_s < pipeline.orphan_after_s / 2"),
-            (
-                self.stream.stall_threshold_ms < self.stream.stall_timeout_s * 1000,
-                "stall threshold < stall time-out",
-            ),
-            (
-                self.timeout.request_s >= self.stream.ttft_timeout_s + self.timeout.decode_s,
-                "timeout.request_s ≥ stream.ttft_timeout_s + timeout.decode_s",
-            ),
-        ):
-            if not holds:
-                raise ValueError(f"these settings contradict one another: {said} must hold")
+        broken = list(check_times(self.stream, self.timeout, self.hedge, half_orphan_s))
+        if self.log.delivery_s >= half_orphan_s:
+            broken.append("log.delivery_s < pipeline.orphan_after_s / 2")
+        if broken:
+            raise ValueError(f"these settings contradict one another: {'; '.join(broken)} must hold")
         check_routes(self.providers, self.models, self.default_route)
         check_keys(self.keys)
         return self

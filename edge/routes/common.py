@@ -15,6 +15,7 @@ from edge.dialects import BadRequest
 from edge.emit import Hooks
 from edge.follow import Follower
 from edge.generation import Generation
+from edge.health import ProvidersAway
 from edge.log import LogAway
 from edge.once import Conflict
 from edge.routes import documented
@@ -82,6 +83,7 @@ _ANSWERS: dict[type[Exception], tuple[str, int | None]] = {
     TooLarge: ("bad_request", 413),
     TooSlow: ("bad_request", 408),
     Busy: ("too_many_requests", None),
+    ProvidersAway: ("overloaded", None),
     LogAway: ("log_unavailable", None),
     Conflict: ("idempotency_conflict", None),
     ClientDisconnect: (
@@ -113,9 +115,13 @@ def _nothing_there(request: Request, error: Exception) -> Response:
 
 
 def _handler(code: str, status: int | None) -> Callable[[Request, Exception], Response]:
-    return lambda request, error: failure(
-        code, str(error), dialect=_dialect_at(request.url.path), status=status
-    )
+    def answer(request: Request, error: Exception) -> Response:
+        said = failure(code, str(error), dialect=_dialect_at(request.url.path), status=status)
+        if isinstance(error, ProvidersAway):
+            said.headers["retry-after"] = str(error.retry_after_s)
+        return said
+
+    return answer
 
 
 def _dialect_at(path: str) -> str:

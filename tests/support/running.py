@@ -15,6 +15,7 @@ from tests.support.waiting import until
 SHORT = {"ttft_timeout_s": 5, "stall_timeout_s": 5, "stall_threshold_ms": 40, "usage_grace_s": 5}
 """Streaming times in which a test can end; each test sets the one that it is about."""
 OWNER = ApiKey(id="key-1", tenant="acme", sha256="0" * 64, roles=("caller", "operator"))
+ONE_ROUTE = (Route(provider="one"),)
 BODY = {"model": "gpt-x", "messages": [{"role": "user", "content": "hi"}], "stream": True}
 
 
@@ -95,6 +96,11 @@ def ends_of(records):
     return [event.attempt_end for event in records if event.kind is Kind.ATTEMPT_END]
 
 
+def starts_of(records):
+    """Give the attempts' starts in order."""
+    return [event.attempt_start for event in records if event.kind is Kind.ATTEMPT_START]
+
+
 def check(records, edge_id="edge-1"):
     """Hold a finished generation of one edge to what must be true of every one, whatever happened to it."""
     own = [event for event in records if event.edge_id == edge_id]
@@ -107,7 +113,7 @@ def check(records, edge_id="edge-1"):
     assert sum(event.kind in TERMINALS for event in own) <= 1
     started = [event.attempt for event in own if event.kind is Kind.ATTEMPT_START]
     ended = [event.attempt for event in own if event.kind is Kind.ATTEMPT_END]
-    assert ended == started == list(range(len(started)))
+    assert sorted(ended) == started == list(range(len(started)))
     last_end = max(i for i, event in enumerate(own) if event.kind is Kind.ATTEMPT_END)
     ends = [i for i, event in enumerate(own) if event.kind in TERMINALS]
     assert all(last_end < i for i in ends)

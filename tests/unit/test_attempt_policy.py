@@ -1,38 +1,163 @@
-"""Whether a failed attempt may be followed by another one, and when."""
+"""Which failure may be followed by what, and when: the chain's single decisions."""
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from edge.policy import (
+from edge.policy.chain import Chain, step
+from edge.policy.moves import (
+    Began,
+    Delivered,
+    Due,
+    End,
+    Ended,
+    Failed,
+    Forbidden,
+    Pay,
+    Rules,
+    Silent,
+    Start,
+    World,
+)
+from edge.policy.retries import (
     BACKOFF_MS_MAX,
     FORBIDDEN,
     RETRY_AFTER_S_MAX,
-    Failure,
-    Rules,
-    after_failure,
+    SPREAD,
+    asked_wait_us,
+    backoff_us,
     retry_after_s,
 )
 
-RULES = Rules(attempts_max=3, backoff_ms=100, deadline_us=10_000_000)
+RULES = Rules(attempts_max=3, backoff_ms=100, deadline_us=10_000_000, providers=("one",))
+TWO = RULES._replace(providers=("one", "two"))
 UNIX_S = 1_795_985_600.0  # Sun, 29 Nov 2026 20:53:20 GMT
 
 
-def decide(code="upstream_error", rules=RULES, jitter=1.0, **fields):
-    plain = {"committed": False, "attempts_made": 1, "now_us": 0}
-    return after_failure(Failure(code=code, **(plain | fields)), rules, unix_s=UNIX_S, jitter=jitter)
+def world(now_us=0, targets=1, **fields):
+    every = frozenset(range(targets))
+    plain = {"jitter": 1.0, "open": every, "paid": every, "hedge_paid": every, "pushed_us": (0,) * targets}
+    return World(now_us=now_us, **(plain | fields))
 
 
-@pytest.mark.parametrize("fields", [{"committed": True}, {"attempts_made": 3}, {"now_us": 9_999_999}])
-def test_never_after_the_commit_the_last_attempt_or_the_deadline(fields):
-    """Content that was delivered is not paid twice; a chain has an end."""
-    assert decide(**fields) is None
+def after(*events, rules=RULES, world=None):
+    """Give the chain and the actions of the last of some events."""
+    known = world or globals()["world"](targets=len(rules.providers))
+    chain, actions = Chain(), ()
+    for event in (Began(), *events):
+        chain, actions = step(chain, event, known, rules)
+    return chain, actions
 
 
-@pytest.mark.parametrize("code", sorted(FORBIDDEN))
-def test_never_where_another_try_changes_nothing(code):
-    """A client's fault, a cancel, a time-out of the whole."""
-    assert decide(code) is None
+def test_a_failure_is_tried_again_after_a_backoff():
+    """The same provider is called again after its wait, and the wait is paid for when it is decided."""
+    chain, actions = after(Failed(0, "overloaded"))
+    assert actions == (Pay(0),)
+    assert chain.again == Start(1, 0, "retry", "overloaded", 100_000, 0)
+    assert step(chain, Due(), world(99_999), RULES) == (chain, ())
+    assert step(chain, Due(), world(100_000), RULES)[1] == (chain.again,)
+
+
+def test_another_provider_is_tried_at_once():
+    """There is nothing to wait for where nobody has failed yet."""
+    _, actions = after(Failed(0, "overloaded"), rules=TWO)
+    assert actions == (Pay(1), Start(1, 1, "fallback", "overloaded", 0, 0))
+
+
+def test_another_model_of_a_provider_that_failed_waits():
+    """It is the provider that is given time."""
+    chain, actions = after(Failed(0, "overloaded"), rules=RULES._replace(providers=("one", "one")))
+    assert actions == (Pay(1),)
+    assert chain.again.target == 1
+
+
+def test_a_wait_that_was_asked_for_is_waited_elsewhere():
+    """Retry-After binds the provider that said it; another one that has failed already is back sooner."""
+    chain, _ = after(Failed(0, "rate_limited", 5_000_000), rules=TWO)
+    told = world(targets=2, pushed_us=(5_000_000, 0))
+    chain, _ = step(chain, Failed(1, "overloaded"), told, TWO)
+    assert (chain.again.target, chain.again_us) == (1, 200_000)
+
+
+def test_a_provider_that_asked_to_be_left_alone_is_left_alone():
+    """Also by calls that it never told so: they begin elsewhere, or wait."""
+    pushed = world(targets=2, pushed_us=(3_000_000, 0))
+    assert after(rules=TWO, world=pushed)[1] == (Start(0, 1),)
+    chain, _ = after(Failed(0, "overloaded"), rules=RULES, world=world(pushed_us=(3_000_000,)))
+    assert chain.again_us == 3_000_000
+
+
+@pytest.mark.parametrize(
+    ("events", "fields"),
+    [
+        ((Delivered(0), Failed(0, "stall_timeout")), {}),
+        ((Forbidden(), Failed(0, "overloaded")), {}),
+        ((Failed(0, "overloaded"),), {"now_us": 9_999_999}),
+        ((Failed(0, "overloaded"),), {"paid": frozenset()}),
+        ((Failed(0, "rate_limited", 10_000_000),), {}),
+        *[((Failed(0, code),), {}) for code in sorted(FORBIDDEN)],
+    ],
+)
+def test_the_end_of_a_chain(events, fields):
+    """After the commit, a side effect, the deadline, an empty budget; a wait beyond the deadline; what no try changes."""
+    chain, actions = after(*events, world=world(**fields))
+    assert actions == (End(0),)
+    assert chain.over
+
+
+def test_the_last_attempt_is_the_last():
+    """A chain has an end."""
+    rules = RULES._replace(attempts_max=1)
+    assert after(Failed(0, "overloaded"), rules=rules)[1] == (End(0),)
+
+
+def test_a_long_prompt_is_not_repeated():
+    """A first-content time-out of a long prompt is careful: a shorter one, once, where that is allowed; else the end."""
+    long = RULES._replace(long_prompt=True)
+    assert after(Failed(0, "ttft_timeout"), rules=long)[1] == (End(0),)
+    assert after(Failed(0, "queue_timeout"), rules=long)[0].again.reason == "retry"
+    shrink = long._replace(shrink=True)
+    chain, _ = after(Failed(0, "ttft_timeout"), rules=shrink)
+    assert chain.again.reason == "shrink"
+    chain, _ = step(chain, Due(), world(chain.again_us), shrink)
+    assert step(chain, Failed(1, "ttft_timeout"), world(), shrink)[1] == (End(1),)
+
+
+def test_an_answer_that_does_not_parse_is_asked_for_once_more():
+    """Only where that is allowed; the first answer stands where the second fails."""
+    assert after(Ended(0, "malformed"))[1][-1] == End(0)
+    rules = RULES._replace(repair=True)
+    chain, actions = after(Ended(0, "malformed"), rules=rules)
+    assert actions[-1] == Start(1, 0, "repair", "unparsable", 0, 0)
+    chain, _ = step(chain, Failed(1, "bad_request"), world(), rules)
+    assert chain.over
+    _, actions = step(after(Ended(0, "malformed"), rules=rules)[0], Failed(1, "bad_request"), world(), rules)
+    assert actions == (End(0),)
+
+
+def test_a_hedge_goes_to_a_provider_of_its_own():
+    """Where the route has one and it is free; the same again only where the route has no other."""
+    rules = TWO._replace(in_flight_max=1)
+    _, actions = after(Silent("hedge_ttft"), rules=rules)
+    assert actions == (Pay(1, hedge=True), Start(1, 1, "hedge_ttft", None, None, 0))
+    busy = world(targets=2, hedge_paid=frozenset({0}))
+    assert after(Silent("hedge_ttft"), rules=rules, world=busy)[1] == ()
+    assert after(Silent("hedge_ttft"), rules=RULES._replace(in_flight_max=1))[1][-1].target == 0
+
+
+def test_who_fails_while_another_runs_is_not_replaced():
+    """The other one may still win."""
+    chain, actions = after(Silent("hedge_ttft"), Failed(0, "overloaded"), rules=TWO._replace(in_flight_max=1))
+    assert actions == ()
+    assert not chain.over
+
+
+def test_a_breaker_that_opened_meanwhile():
+    """A wait that ends before an open breaker goes elsewhere, or is the end."""
+    chain, _ = after(Failed(0, "overloaded"), rules=RULES)
+    assert step(chain, Due(), world(200_000, open=frozenset()), RULES)[1] == (End(0),)
+    elsewhere = step(chain, Due(), world(200_000, targets=2, open=frozenset({1})), TWO)[1]
+    assert (elsewhere[0].target, elsewhere[0].reason) == (1, "fallback")
 
 
 @pytest.mark.parametrize(
@@ -40,14 +165,19 @@ def test_never_where_another_try_changes_nothing(code):
 )
 def test_backoff_doubles_with_jitter(attempts_made, low_us, high_us):
     """Between half and all of the backoff, which doubles."""
-    assert decide(attempts_made=attempts_made, jitter=0.0).wait_us == low_us
-    assert decide(attempts_made=attempts_made, jitter=1.0).wait_us == high_us
+    assert backoff_us(100, attempts_made, 0.0) == low_us
+    assert backoff_us(100, attempts_made, 1.0) == high_us
 
 
 def test_backoff_is_bounded():
     """Doubling ends."""
-    rules = Rules(attempts_max=99, backoff_ms=1_000, deadline_us=1 << 60)
-    assert decide(rules=rules, attempts_made=90).wait_us == BACKOFF_MS_MAX * 1000
+    assert backoff_us(1_000, 90, 1.0) == BACKOFF_MS_MAX * 1000
+
+
+def test_those_who_were_told_the_same_do_not_come_together():
+    """Never earlier than asked, and spread."""
+    assert asked_wait_us(2_000_000, 0.0) == 2_000_000
+    assert asked_wait_us(2_000_000, 1.0) == 2_000_000 * (1 + SPREAD)
 
 
 @pytest.mark.parametrize(
@@ -68,13 +198,6 @@ def test_backoff_is_bounded():
 def test_retry_after(value, seconds):
     """A number or an HTTP date; nonsense is none; a date that has passed is now; a huge number is bounded."""
     assert retry_after_s(value, UNIX_S) == seconds
-
-
-def test_retry_after_beyond_the_deadline():
-    """The chain is spent when the provider asks for more than there is."""
-    assert decide(retry_after="2").wait_us == 2_000_000
-    assert decide(retry_after="10") is None
-    assert decide(retry_after="9" * 400) is None
 
 
 @given(st.text(max_size=40))

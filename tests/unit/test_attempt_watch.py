@@ -1,5 +1,6 @@
 """The time-outs of an attempt, as deadlines."""
 
+from edge.policy.hedging import Silence
 from edge.watch import USAGE_GRACE, Limits, Watch
 
 LIMITS = Limits(
@@ -29,8 +30,26 @@ def test_layers_follow_one_another():
     assert watched.deadline() == (130, "stall_timeout")
     watched.finished(110)
     assert watched.deadline() == (130, USAGE_GRACE)
-    watched.attempt_over()
-    assert watched.deadline() == (1_000, "timeout")
+
+
+def test_what_was_not_sent_has_no_time_of_its_own():
+    """Before the dispatch only the whole's time runs."""
+    assert Watch(LIMITS).deadline() == (1_000, "timeout")
+    assert Watch(LIMITS).silence() is None
+
+
+def test_silence_is_what_a_hedge_acts_on():
+    """Since the dispatch or the last content; a pause of our own and the finish are no silence."""
+    watched = watch(10)
+    assert watched.silence() == Silence(10, content=False)
+    watched.content(100)
+    assert watched.silence() == Silence(100, content=True)
+    watched.pause(110)
+    assert watched.silence() is None
+    watched.resume(150)
+    assert watched.silence() == Silence(140, content=True)
+    watched.finished(160)
+    assert watched.silence() is None
 
 
 def test_first_content_can_bring_the_deadline_nearer():

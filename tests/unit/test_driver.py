@@ -9,7 +9,7 @@ import pytest
 
 from schemas.events import CancelRequested, Dispatch, Kind, Outcome
 from tests.support.edge import turns
-from tests.support.running import SHORT, check, edge_with, ends_of, run
+from tests.support.running import ONE_ROUTE, SHORT, check, edge_with, ends_of, run
 from tests.support.upstream import CUT, DONE, HANG, OK, Script, chunk, finish
 from tests.support.waiting import until
 
@@ -120,7 +120,7 @@ async def test_a_cancel_before_anything_was_sent():
 async def test_a_cancel_during_the_backoff_ends_the_chain():
     """Between two attempts there is nothing to close: the terminal follows, and no attempt is announced."""
     busy = Script(b"{}", status=503, content_type="application/json")
-    async with edge_with(busy, OK, retry={"backoff_ms": 5_000}) as edge:
+    async with edge_with(busy, OK, retry={"backoff_ms": 5_000}, default_route=ONE_ROUTE) as edge:
         entry = await edge.begin()
         await until(lambda: Kind.ATTEMPT_END in edge.kinds())
         entry.driver.request_cancel(HARD)

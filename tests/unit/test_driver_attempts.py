@@ -3,10 +3,13 @@
 import pytest
 
 from schemas.events import EndedBy, Kind, Outcome
+from schemas.settings import Route
 from tests.support.edge import turns
-from tests.support.running import SHORT, edge_with, ends_of, run
+from tests.support.running import ONE_ROUTE, SHORT, edge_with, ends_of, run, starts_of
 from tests.support.upstream import CUT, DONE, HANG, OK, Script, chunk, finish
 from tests.support.waiting import until
+
+BUSY = Script(b'{"error":{"message":"later"}}', status=503, content_type="application/json")
 
 
 @pytest.mark.parametrize(
@@ -90,9 +93,8 @@ async def test_the_usage_grace_is_a_proper_end():
 
 
 async def test_a_retry_is_announced_before_its_call():
-    """attempt_end, then attempt_start with its reason and backoff, acknowledged, then the call."""
-    busy = Script(b'{"error":{"message":"later"}}', status=503, content_type="application/json")
-    async with edge_with(busy, OK) as edge:
+    """attempt_end, then attempt_start with its reason, its backoff, acknowledged, then the call."""
+    async with edge_with(BUSY, OK, retry={"backoff_ms": 60}, default_route=ONE_ROUTE) as edge:
         entry = await edge.begin()
         await until(lambda: Kind.ATTEMPT_END in edge.kinds())
         edge.log.hold()
@@ -101,15 +103,26 @@ async def test_a_retry_is_announced_before_its_call():
         assert len(edge.upstream.calls) == 1
         edge.log.release()
         records = await edge.over(entry)
-    again = [event.attempt_start for event in records if event.kind is Kind.ATTEMPT_START][1]
-    assert (again.reason, again.retry_reason, again.retry_count, again.provider) == (
-        "retry",
-        "overloaded",
-        1,
-        "two",
-    )
-    assert again.backoff_ms is not None
+    again = starts_of(records)[1]
+    assert (again.reason, again.retry_reason, again.retry_count) == ("retry", "overloaded", 1)
+    assert (again.provider, again.changed_inputs, again.same_prompt_hash) == ("one", [], True)
+    assert 30 <= again.backoff_ms <= 60
     assert records[-1].kind is Kind.MESSAGE_END
+
+
+async def test_another_route_is_tried_at_once():
+    """A fallback waits for nobody: its record says why, from which model to which, and what differs."""
+    routes = (Route(provider="one"), Route(provider="two", model="gpt-y"))
+    records, edge = await run(BUSY, OK, default_route=routes)
+    again = starts_of(records)[1]
+    assert (again.reason, again.fallback_reason, again.backoff_ms) == ("fallback", "overloaded", 0)
+    assert (again.from_model, again.to_model, again.changed_inputs) == (
+        "gpt-x",
+        "gpt-y",
+        ["model", "provider"],
+    )
+    assert again.previous_request_id == f"{records[0].generation_id}/0"
+    assert [call.body["model"] for call in edge.upstream.calls] == ["gpt-x", "gpt-y"]
 
 
 @pytest.mark.parametrize("status", [400, 401, 404, 422])

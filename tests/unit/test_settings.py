@@ -48,6 +48,21 @@ RELATIONS = {
         {"timeout": {"request_s": 900, "decode_s": 600}, "stream": {"ttft_timeout_s": 300.1}},
         "request_s",
     ),
+    "idle": (
+        {"stream": {"heartbeat_s": 59.9}, "pipeline": {"orphan_after_s": 240}},
+        {"stream": {"heartbeat_s": 60}, "pipeline": {"orphan_after_s": 240}},
+        "idle",
+    ),
+    "hedge": (
+        {"hedge": {"after_s": 299}, "stream": {"ttft_timeout_s": 300}},
+        {"hedge": {"after_s": 300}, "stream": {"ttft_timeout_s": 300}},
+        "hedge.after_s",
+    ),
+    "stall hedge": (
+        {"hedge": {"stall_after_s": 119}, "stream": {"stall_timeout_s": 120}},
+        {"hedge": {"stall_after_s": 120}, "stream": {"stall_timeout_s": 120}},
+        "hedge.stall_after_s",
+    ),
 }
 
 
@@ -176,8 +191,16 @@ def test_frozen():
 
 def test_names_carry_their_unit():
     """Every number of a section says its unit, or is a plain count that reads as one."""
-    units = ("_s", "_ms", "_us", "_bytes", "_days", "_rows", "_max")
-    counts = {"port", "partitions_per_edge", "max_attempts", "skew_s", "generations"}
+    units = ("_s", "_ms", "_us", "_bytes", "_days", "_rows", "_max", "_tokens", "share")
+    counts = {
+        "port",
+        "partitions_per_edge",
+        "max_attempts",
+        "skew_s",
+        "generations",
+        "failures",
+        "max_in_flight",
+    }
     sections = [field.annotation for field in Settings.model_fields.values()]
     for section in sections:
         if isinstance(section, type) and issubclass(section, Section) and issubclass(section, BaseModel):

@@ -1,0 +1,79 @@
+"""A provider's circuit breaker: after too many failures it is left alone for a while, then probed by one call. Pure.
+
+====================  ==============================================================================================
+closed                calls go through; the outcomes of the last ``window_us`` are kept
+open                  of those at least ``least`` failed and they were at least ``share`` of all: no call until ``open_us``
+half open             the time is over: one call goes through; its success closes, its failure opens again
+====================  ==============================================================================================
+
+It is fed by what a provider did: error answers, errors in band, time-outs, streams without content. What we cancelled
+says nothing about it; where that was the probe, the next call is one. Before: ``budgets``. After: ``edge.health``.
+"""
+
+from collections import deque
+
+OUTCOMES_MAX = 256
+"""Kept for one provider; at more calls a second than these the window is just shorter."""
+
+
+class Breaker:
+    """The breaker of one provider; times are microseconds of one monotonic clock.
+
+    Args:
+        least: so many failures at least.
+        share: of all outcomes in the window.
+        window_us: how long an outcome counts.
+        open_us: how long it stays open.
+
+    """
+
+    __slots__ = ("_least", "_open_us", "_outcomes", "_probing", "_reopens_us", "_share", "_window_us")
+
+    def __init__(self, least: int, share: float, window_us: int, open_us: int) -> None:
+        self._least = least
+        self._share = share
+        self._window_us = window_us
+        self._open_us = open_us
+        self._outcomes: deque[tuple[int, bool]] = deque(maxlen=OUTCOMES_MAX)
+        self._reopens_us: int | None = None  # None: closed
+        self._probing = False
+
+    def lets_through(self, now_us: int) -> bool:
+        """Whether a call may be made now."""
+        return self._reopens_us is None or (now_us >= self._reopens_us and not self._probing)
+
+    def opens_in_us(self, now_us: int) -> int:
+        """How long no call will be let through, at least."""
+        if self._reopens_us is None:
+            return 0
+        return max(0, self._reopens_us - now_us) or (self._open_us if self._probing else 0)
+
+    def called(self) -> None:
+        """A call is made; the first one after the open time is the probe."""
+        if self._reopens_us is not None:
+            self._probing = True
+
+    def let_go(self) -> None:
+        """A call was ended by us: it says nothing."""
+        self._probing = False
+
+    def ended(self, now_us: int, *, failed: bool) -> None:
+        """A call came to its end."""
+        if self._reopens_us is not None:
+            self._probing = False
+            if not failed:
+                self._reopens_us = None
+                self._outcomes.clear()
+            elif now_us >= self._reopens_us:
+                self._reopens_us = now_us + self._open_us
+            return
+        self._outcomes.append((now_us, failed))
+        if failed and self._is_too_much(now_us):
+            self._reopens_us = now_us + self._open_us
+
+    def _is_too_much(self, now_us: int) -> bool:
+        outcomes = self._outcomes
+        while outcomes and outcomes[0][0] < now_us - self._window_us:
+            outcomes.popleft()
+        failures = sum(failed for _, failed in outcomes)
+        return failures >= self._least and failures >= self._share * len(outcomes)

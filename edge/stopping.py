@@ -1,0 +1,82 @@
+"""What an attempt that we ended came to, what of it a provider's record is told, and which attempt a terminal speaks of.
+
+Before: ``attempt_result``. After: ``race``.
+"""
+
+from typing import TYPE_CHECKING
+
+from edge.attempt_result import LOST_RACE, AttemptResult
+from edge.ending import Ending, interruption, write_ending
+from edge.health import Health, Outcome
+from edge.recorder import LOG_UNAVAILABLE
+from edge.watch import USAGE_GRACE
+from schemas.events import EndedBy
+
+if TYPE_CHECKING:
+    from edge.attempt import Attempt
+    from edge.driver import Driver
+
+FOREIGN_TERMINAL = "foreign_terminal"
+"""Another writer (the orphan finder) has ended the generation: only the attempt's end is left to be said."""
+_ENDED_BY = {
+    "cancelled": EndedBy.CANCEL,
+    "edge_lost": EndedBy.CUT,
+    LOG_UNAVAILABLE: EndedBy.CUT,
+    FOREIGN_TERMINAL: EndedBy.CUT,
+    LOST_RACE: EndedBy.HEDGE,
+}
+_EMPTY_BY_RIGHT = frozenset({"content_filter", "length"})
+"""Finish reasons with which an answer without content is no fault of the provider."""
+
+
+def interrupted(driver: "Driver", attempt: "Attempt") -> AttemptResult:
+    """What an attempt came to that was ended from outside: by its own time, a lost race, or whatever ends them all."""
+    code = attempt.interrupted or driver.interrupted or "cancelled"
+    if code == USAGE_GRACE:
+        return attempt.result(Ending.proper(driver.dialect))
+    ended_by = _ENDED_BY.get(code, EndedBy.WATCHDOG)
+    if code == "cancelled" and driver.cancel is not None and driver.cancel.reason == "client_disconnect":
+        ended_by = EndedBy.DISCONNECT
+    return attempt.result(interruption("cancelled" if code == LOST_RACE else code), ended_by=ended_by)
+
+
+def report(health: Health, result: AttemptResult, now_us: int) -> None:
+    """Feed the provider's record, unless we ended the attempt."""
+    attempt, ending, capture = result.of, result.ending, result.capture
+    name = attempt.target.route.provider
+    if ending.cancelled or attempt.interrupted == LOST_RACE:
+        health.let_go(name)
+        return
+    words = {finish.finish_reason for finish in capture.state.finishes.values()}
+    content = capture.content_events > 0 or bool(words & _EMPTY_BY_RIGHT)
+    asked_us = None if ending.retry_after_ms is None else ending.retry_after_ms * 1000
+    health.ended(name, Outcome(ending.code, content, asked_us), now_us)
+
+
+def last_of_stopped(driver: "Driver", results: list[AttemptResult]) -> AttemptResult:
+    """What a generation that was interrupted ends with: its committed attempt, else the first that is still open."""
+    code = driver.interrupted or "cancelled"
+    open_ends = [result for result in results if not result.written]
+    result = next((r for r in open_ends if r.committed), None) or next(iter(open_ends), None)
+    if result is None:  # it was waiting for the next attempt
+        result = max(results, key=lambda r: r.attempt)
+        result.ending = interruption(code)
+    elif result.ending.code is None and not result.committed:  # its answer was held, and is nobody's now
+        write_ending(driver, result, result.ending, terminal=False)
+        result.ending = interruption(code)
+    elif driver.cancel is not None and result.ending.code not in (None, "cancelled"):
+        write_ending(driver, result, result.ending, terminal=False)
+        result.ending = interruption("cancelled")
+    return result
+
+
+def last_of_abandoned(driver: "Driver", results: list[AttemptResult]) -> AttemptResult | None:
+    """The same where a bug of ours ended the driver; the other ends are written."""
+    open_ends = [result for result in results if not result.written]
+    last = next((r for r in open_ends if r.committed), None) or next(iter(open_ends or results[-1:]), None)
+    for result in open_ends:
+        if result is not last:
+            write_ending(driver, result, result.ending, terminal=False)
+    if last is not None:
+        last.ending = interruption("edge_lost")
+    return last

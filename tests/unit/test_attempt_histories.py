@@ -1,0 +1,131 @@
+"""The chain over every history: whatever happens in whatever order, these hold."""
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from edge.policy.chain import Chain, step
+from edge.policy.moves import (
+    Began,
+    Commit,
+    Delivered,
+    Drop,
+    Due,
+    End,
+    Ended,
+    Failed,
+    Forbidden,
+    Pay,
+    Rules,
+    Silent,
+    Start,
+    Stopped,
+    World,
+)
+
+CODES = ("overloaded", "rate_limited", "ttft_timeout", "stall_timeout", "bad_request", "incomplete_upstream")
+NUMBERS = st.integers(0, 5)
+EVENTS = st.one_of(
+    st.builds(Delivered, NUMBERS),
+    st.builds(Ended, NUMBERS, st.sampled_from([None, None, "malformed"])),
+    st.builds(Failed, NUMBERS, st.sampled_from(CODES), st.sampled_from([None, 0, 2_000_000])),
+    st.just(Due()),
+    st.builds(Silent, st.sampled_from(["hedge_ttft", "hedge_stall"])),
+    st.just(Forbidden()),
+    st.just(Stopped()),
+    st.just(Began()),
+)
+TARGETS = st.frozensets(st.integers(0, 2))
+RULES = st.builds(
+    Rules,
+    attempts_max=st.integers(1, 5),
+    backoff_ms=st.sampled_from([0, 100]),
+    deadline_us=st.just(3_000_000),
+    providers=st.lists(st.sampled_from("abc"), min_size=3, max_size=3).map(tuple),
+    in_flight_max=st.integers(0, 2),
+    long_prompt=st.booleans(),
+    shrink=st.booleans(),
+    repair=st.booleans(),
+)
+
+
+def world_of(now_us, jitter, is_open, paid, hedge_paid):
+    return World(now_us, jitter, is_open, paid & is_open, hedge_paid & is_open, (0, 1_000_000, 0))
+
+
+WORLDS = st.builds(world_of, st.integers(0, 400_000), st.floats(0, 0.99), TARGETS, TARGETS, TARGETS)
+
+
+class History:
+    """What a chain said so far, held to what must be true of it."""
+
+    def __init__(self, rules):
+        self.rules = rules
+        self.started, self.running, self.dropped = [], set(), set()
+        self.committed, self.ended, self.forbidden, self.paid = None, None, False, {True: 0, False: 0}
+        self.stopped = False
+
+    def take(self, event, actions, world):
+        if isinstance(event, Ended | Failed):
+            self.running.discard(event.number)
+        self.forbidden |= isinstance(event, Forbidden)
+        for action in actions:
+            assert self.ended is None, "nothing follows the end"
+            match action:
+                case Start(number):
+                    assert self.committed is None, "never an attempt after the commit"
+                    assert not self.forbidden or not self.started, "never after a side effect"
+                    assert not self.stopped
+                    assert number == len(self.started) < self.rules.attempts_max
+                    self.started.append(action)
+                    self.running.add(number)
+                    assert len(self.running) <= 1 + self.rules.in_flight_max
+                    assert world.now_us < self.rules.deadline_us
+                case Commit(number):
+                    assert self.committed is None, "never two committed attempts"
+                    assert number not in self.dropped, "a loser is never revived"
+                    self.committed = number
+                case Drop(number):
+                    assert number in self.running
+                    self.running.discard(number)
+                    self.dropped.add(number)
+                case End(number):
+                    assert not self.running, "nothing runs behind the end"
+                    assert number < len(self.started)
+                    self.ended = number
+                case Pay(target, hedge):
+                    assert target in (world.hedge_paid if hedge else world.paid), "never above a budget"
+                    self.paid[hedge] += 1
+        self.stopped |= isinstance(event, Stopped)
+
+
+@given(RULES, st.lists(st.tuples(EVENTS, WORLDS), max_size=40))
+def test_every_history(rules, events):
+    """One commit, one end, no attempt behind either, none that is not paid for, never more than allowed at once."""
+    chain, history, now_us = Chain(), History(rules), 0
+    first = world_of(0, 0.5, frozenset({0, 1, 2}), frozenset({0, 1, 2}), frozenset({0, 1, 2}))
+    for event, drawn in [(Began(), first), *events]:
+        now_us += drawn.now_us
+        world = drawn._replace(now_us=now_us)
+        if now_us >= rules.deadline_us and not isinstance(event, Stopped):
+            event = Stopped()  # noqa: PLW2901 - the time-out of the whole
+        chain, actions = step(chain, event, world, rules)
+        history.take(event, actions, world)
+        assert {number for number, _ in chain.live} == history.running
+        extra = [start for start in history.started if start.reason != "first"]
+        waiting = chain.again is not None
+        hedges = sum(start.reason.startswith("hedge") for start in extra)
+        assert history.paid[True] == hedges
+        assert history.paid[False] in (len(extra) - hedges, len(extra) - hedges + 1)
+        assert not waiting or history.paid[False] == len(extra) - hedges + 1
+
+
+@given(RULES, st.lists(st.tuples(EVENTS, WORLDS), max_size=40))
+def test_the_end_is_what_was_delivered(rules, events):
+    """Where an attempt was committed, the generation ends as that one did, and as no other."""
+    chain, history = Chain(), History(rules)
+    everything = world_of(0, 0.5, frozenset({0, 1, 2}), frozenset({0, 1, 2}), frozenset({0, 1, 2}))
+    for event, _ in [(Began(), everything), *events]:
+        chain, actions = step(chain, event, everything, rules)
+        history.take(event, actions, everything)
+    if history.committed is not None and history.ended is not None:
+        assert history.ended == history.committed
