@@ -10,11 +10,16 @@ Reading order, along one request:
 ``opening``         what a generation's opening says
 ``generation``      one generation's memory: state, window of acknowledged events, lease, readers
 ``recorder``        numbers, encodes, appends; the only place where an event becomes visible
-``driver``          one task a generation: its attempts, and what interrupts them
-``attempt``         one call to one provider, read to its end
+``wishes``          what a call asks of the runtime, and what its key allows
+``driver``          one task a generation, to exactly one terminal, and what interrupts it
+``race``            its attempts in flight: begun, dropped and ended as the policy says
+``policy/``         pure: what follows what, after which wait, on which route, at whose expense
+``health``          what this edge knows of its providers: budgets, breakers, push-back
+``announcing``      what an attempt is sent, and what its attempt_start says
+``attempt``         one call to one provider, read to its end; ``holding`` keeps what is not committed
+``attempt_result``  what it came to; ``stopping``: where we ended it
 ``ending``          attempt_end, then exactly one terminal
 ``watch``           pure: the time-outs as deadlines; ``timers`` arms them
-``policy``          pure: may this failure be tried again, and when
 ``upstream``        the provider's HTTP (aiohttp, only here)
 ``encodings``       pure: gzip, deflate, br, zstd of a provider, as they come
 ``capture``         pure: provider bytes → canonical events of one attempt

@@ -58,7 +58,7 @@ class Lineage:
         target, said = driver.targets[start.target], driver.generation.identity.start
         fields: dict[str, Any] = {} if start.after is None else self._of_strategy(start, results)
         changed = fields.get("changed_inputs", [])
-        driver.generation.changed_inputs = tuple(changed)
+        driver.generation.changed_inputs = tuple(name for name in changed if name != "provider")
         return AttemptStart(
             provider=target.route.provider,
             model=target.route.model or request.model,

@@ -98,20 +98,11 @@ class Attempt:
         if ended_by is not None:
             self.capture.close(self.driver.recorder.elapsed_us(), ended_by)
         if ending.code is None and not self.committed and self.interrupted != LOST_RACE:
-            self.unparsable = self._unparsable()
+            if self._hold.whole and self.driver.wishes.repair:
+                self.unparsable = self.capture.unparsable()
             if self.unparsable is None:
                 self.driver.race.delivered(self)
         return AttemptResult(self, ending)
-
-    def _unparsable(self) -> str | None:
-        """Why a whole answer that was asked for as JSON is none, where that may be repaired."""
-        finishes = self.capture.state.finishes.values()
-        if not (self._hold.whole and self.driver.wishes.repair and self.capture.check.wants_json):
-            return None
-        if any(finish.finish_reason != "stop" for finish in finishes):
-            return None
-        word = self.capture.check.result(ended_properly=True)
-        return word if word in (MALFORMED, TRUNCATED) else None
 
     async def read(self) -> AttemptResult:
         """Call and read to the end; cancelled by the driver when something interrupts."""

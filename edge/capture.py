@@ -5,7 +5,7 @@ keep-alives, empty chunks, role, finish and usage never do. Before: ``sse`` and 
 """
 
 from edge.dialects import Captured, Dialect
-from edge.output_check import OutputCheck
+from edge.output_check import MALFORMED, TRUNCATED, OutputCheck
 from edge.sse import FrameTooLarge, SseDecoder
 from schemas.events import Canonical, EndedBy, Gap, Kind, PartType, ProviderError, Stage
 
@@ -114,6 +114,14 @@ class AttemptCapture:
                 f"the arguments of one tool call are above {self._tool_bytes_max} bytes "
                 "(limit.tool_arguments_bytes)"
             )
+
+    def unparsable(self) -> str | None:
+        """Why an answer that came to its own end and was asked for as JSON is none; None where there is nothing to mend."""
+        finishes = self.state.finishes.values()
+        if not self.check.wants_json or any(finish.finish_reason != "stop" for finish in finishes):
+            return None
+        word = self.check.result(ended_properly=True)
+        return word if word in (MALFORMED, TRUNCATED) else None
 
     def close(self, elapsed_us: int, ended_by: EndedBy) -> None:
         """The last gap, that no content closed: a row, and in none of the sums."""

@@ -29,6 +29,7 @@ This package imports nothing of ours and does no I/O. Reading order:
 ``signing``               the signing secrets: which is in force, which are retired
 ``providers``             providers, routes, keys: the sections of the settings that name things
 ``limits``                the named limits of an edge
+``runtime``               time-outs, retries, breaker, hedges: the sections of the settings that the runtime obeys
 ``settings``              one frozen object per process: file, environment, arguments
 ========================  =====================================================================================
 
