@@ -30,7 +30,6 @@ from edge.stopping import FOREIGN_TERMINAL
 from edge.timers import Timers
 from edge.upstream import Upstream
 from edge.watch import Limits
-from edge.wishes import NO_WISHES, Wishes
 from schemas.events import CancelRequested, ClientReader, EndedBy, Kind
 from schemas.lifecycle import Signal, State
 from schemas.settings import Provider, Route, Settings
@@ -65,7 +64,6 @@ class Driver:
         settings: Settings,
         clock: Clock,
         health: Health,
-        wishes: Wishes = NO_WISHES,
     ) -> None:
         self.generation = generation
         self.recorder = recorder
@@ -74,7 +72,7 @@ class Driver:
         self.settings = settings
         self.clock = clock
         self.upstream = upstream
-        self.wishes = wishes
+        self.wishes = generation.wishes
         self.targets = targets
         deadline_ms = generation.identity.start.request_deadline_ms
         self.limits = Limits.of(settings, background=request.background, deadline_ms=deadline_ms)

@@ -11,6 +11,7 @@ import asyncio
 from collections import deque
 from typing import TYPE_CHECKING, NamedTuple
 
+from edge.wishes import NO_WISHES
 from schemas.events import LogEvent, MessageStart
 from schemas.lifecycle import STAGES, Signal, State, move
 
@@ -79,6 +80,7 @@ class Generation:
         self.head: asyncio.Future[Head] = asyncio.get_running_loop().create_future()
         self.provider_error: ProviderError | None = None
         self.first_emit_us: int | None = None
+        self.wishes = NO_WISHES
         self.changed_inputs: tuple[str, ...] = ()  # of the latest attempt: what is not as the client sent it
         self._waiters: list[asyncio.Future[None]] = []
 

@@ -12,6 +12,7 @@ from edge.dialects import BadRequest, ClientRequest
 from edge.driver import Target
 from edge.generation import Generation, Identity
 from edge.policy.routes import in_order
+from edge.wishes import wishes_of
 from schemas.events import MessageStart, RuntimeSnapshot
 from schemas.ids import uuid7
 from schemas.partition import partition_of
@@ -72,11 +73,14 @@ class Opening:
         policy = headers.get("x-tokentrail-on-disconnect") or usual
         if policy not in _POLICIES:
             raise BadRequest("X-Tokentrail-On-Disconnect must be grace, continue or cancel")
+        wishes = wishes_of(headers, caller, request, self._settings)
         generation_id = self._new_id(wall_us)
         partition = partition_of(generation_id.encode(), self._partitions)
         secret = self._secret_of(generation_id)
         identity = Identity(generation_id, caller.tenant, caller.id, dialect, partition, secret, start)
-        return Generation(identity, accepted_us, wall_us, policy)
+        generation = Generation(identity, accepted_us, wall_us, policy)
+        generation.wishes = wishes
+        return generation
 
     def _new_id(self, wall_us: int) -> str:
         while True:

@@ -30,7 +30,6 @@ from edge.recorder import LOG_UNAVAILABLE, Recorder
 from edge.registry import Entry, Registry
 from edge.resume import Desk
 from edge.upstream import Upstream
-from edge.wishes import wishes_of
 from schemas.codec import Codec
 from schemas.errors import TokentrailError
 from schemas.outcomes import ERRORS
@@ -223,7 +222,6 @@ class EdgeService:
             self.settings,
             self.clock,
             self.health,
-            wishes_of(headers, caller, request, self.settings),
         )
         driver.named = lambda upstream_id: self._named(identity, upstream_id)
         driver.unacked_max = self.registry.unacked_share
