@@ -1,12 +1,15 @@
 """The course of a session without any I/O: what it asks, and how long it waits, by a clock that the test moves."""
 
+import json
+import zlib
+
 import pytest
 from playing import WHOLE
-from scripted import GENERATION, HEADERS, cursor
+from scripted import GENERATION, HEADERS, cursor, delta, native
 from tokentrail_client import Times
 from tokentrail_client.call import Call, Stopped
 from tokentrail_client.course import Course
-from tokentrail_client.effects import Answer, Ask, Give, Head, Keep, Lost, Opened, Read, ReadAll, Wait
+from tokentrail_client.effects import Answer, Ask, Give, Head, Keep, Lost, Opened, Read, ReadAll, Tell, Wait
 
 STREAM, CUT = Head(200, HEADERS), Lost(ConnectionResetError("cut"))
 TIMES = Times(idle_s=60, read_s=600, session_s=3600, backoff_s=1, backoff_max_s=8)
@@ -20,6 +23,7 @@ class Play:
         self.answers = list(answers)
         self.slow_s = slow_s
         self.asked, self.waited, self.given, self.kept = [], [], [], []
+        self.told, self.tells = [], []
         call = call or Call(
             "s", "openai.chat", ("http://a.test/v1", "http://b.test/v1"), path="/chat/completions"
         )
@@ -45,6 +49,9 @@ class Play:
             case Wait(seconds):
                 self.waited.append(seconds)
                 self.now += seconds
+            case Tell(ask):
+                self.told.append(json.loads(ask.body)["ranges"])
+                return self.tells.pop(0) if self.tells else 200
             case Keep():
                 self.kept.append(effect)
             case Give(frames):
@@ -145,3 +152,35 @@ def test_an_edges_own_refusal_of_a_result_is_the_answer():
     refused = Head(503, {"x-should-retry": "true"})
     play = Play(named, CUT, Head(502, {}), b"", Head(202, {}), b"{}", refused, b"{}", call=plain).run()
     assert (play.course.state.value, play.course.reason, play.answers) == ("cancelled", "http_503", [])
+
+
+ACKED = Call("s", "native", ("http://a.test/v1",), path="/chat/completions", acks=True)
+
+
+def spans(told):
+    """Give first and last of each range of each acknowledgement."""
+    return [[(part["first"], part["last"]) for part in ranges] for ranges in told]
+
+
+def test_events_are_acknowledged_by_32_and_at_the_end():
+    """Every 32 events and behind the terminal, by ranges with the CRC-32 over their data: only what was kept and given."""
+    events = [delta(seq, "x") for seq in range(40)]
+    play = Play(STREAM, *events, native(40, "message_end", finish_reason="stop"), call=ACKED).run()
+    assert spans(play.told) == [[(0, 31)], [(32, 40)]]
+    datas = [json.dumps({"seq": seq, "parts": [{"type": "text", "text": "x"}]}) for seq in range(32)]
+    assert play.told[0][0]["crc32"] == zlib.crc32("".join(datas).encode())
+
+
+def test_two_seconds_are_enough_for_an_acknowledgement():
+    """A slow stream is acknowledged two seconds after the first event that was not, with the next that comes."""
+    events = [(0.9, delta(seq, "x")) for seq in range(6)]
+    play = Play(STREAM, *events, native(6, "message_end", finish_reason="stop"), call=ACKED).run()
+    assert spans(play.told) == [[(0, 3)], [(4, 6)]]
+
+
+def test_an_acknowledgement_that_nobody_took_is_said_again():
+    """An edge that is away, or has no ear for it, stops no reading: the ranges are said again with the next ones."""
+    events = [delta(seq, "x") for seq in range(70)]
+    play = Play(STREAM, *events, native(70, "message_end", finish_reason="stop"), call=ACKED)
+    play.tells = [CUT, 404]
+    assert spans(play.run().told) == [[(0, 31)], [(0, 31), (32, 63)], [(0, 31), (32, 63), (64, 70)]]

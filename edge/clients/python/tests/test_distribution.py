@@ -10,7 +10,19 @@ import tokentrail_client
 
 ROOT = Path(__file__).parents[1]
 PACKAGE = ROOT / "tokentrail_client"
-PURE = ("states", "frames", "endings", "advice", "effects", "call", "reading", "course", "checksums", "items")
+PURE = (
+    "states",
+    "frames",
+    "endings",
+    "advice",
+    "effects",
+    "call",
+    "reading",
+    "course",
+    "checksums",
+    "acks",
+    "items",
+)
 DOERS = {
     "socket",
     "ssl",

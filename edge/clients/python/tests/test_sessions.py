@@ -16,7 +16,7 @@ PATH = f"/v1/generations/{GENERATION}"
 
 def read(server, blocking, *, upto=None, attach=False, cancel=False, **named):
     """Read a session to its end or to so many items: the items, and what is said of it."""
-    options = {name: named.pop(name) for name in ("store", "on_state", "base_url") if name in named}
+    options = {name: named.pop(name) for name in ("store", "on_state", "base_url", "acks") if name in named}
     options = {
         "base_url": "http://edge-1.test",
         "api_key": "k",
@@ -240,3 +240,13 @@ def test_a_cursor_that_is_none_is_refused():
         pytest.raises(ValueError, match="cursor"),
     ):
         client.attach(GENERATION, after="the last one")
+
+
+def test_what_was_received_is_acknowledged(blocking):
+    """With `acks` the edge is told, on a request beside the stream, and an edge that does not listen stops nothing."""
+    heard = answer({}, 404) if blocking else Reply(error="ConnectError")
+    server = Server(BEGUN, Reply((b"".join(STREAM),)), heard)
+    items, _ = read(server, blocking, acks=True)
+    assert len(items) == 4
+    assert server.paths[2:] == [f"POST {PATH}/ack"]
+    assert b'"first": 0, "last": 4' in server.asked[2].content

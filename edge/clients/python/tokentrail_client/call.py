@@ -33,7 +33,7 @@ class Call:
     """What is asked. ``roots`` are the edges' addresses up to ``/v1``; ``path`` is what stands behind it.
 
     ``headers`` go with the call only, ``auth`` with everything. ``insists``: refusals that may pass are asked again
-    here, since nobody above does.
+    here, since nobody above does. ``acks``: the edge is told what was received.
     """
 
     session: str
@@ -46,6 +46,7 @@ class Call:
     body: bytes = b""
     streams: bool = True
     insists: bool = False
+    acks: bool = False
 
 
 class Stopped(Exception):

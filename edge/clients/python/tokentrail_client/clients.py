@@ -12,6 +12,7 @@ from contextlib import suppress
 from types import TracebackType
 from typing import Any, Self
 
+from tokentrail_client.async_shell import AsyncShell
 from tokentrail_client.call import Call, Times
 from tokentrail_client.course import Course
 from tokentrail_client.effects import Ask
@@ -19,7 +20,7 @@ from tokentrail_client.endings import NATIVE, PATHS
 from tokentrail_client.frames import Frame
 from tokentrail_client.keys import HEADER
 from tokentrail_client.sessions import AsyncSession, Session
-from tokentrail_client.shell import AsyncShell, Shell
+from tokentrail_client.shell import Shell
 from tokentrail_client.states import OnState
 from tokentrail_client.store import Store
 from tokentrail_client.transport import AsyncTransport, Transport, root_of
@@ -109,6 +110,7 @@ class _Client:
         store: where sessions are kept, with the journal of their events; in memory by default.
         times: the time-outs.
         on_state: told every move of every session.
+        acks: whether the edge is told what was received, every 32 events or 2 seconds.
         transport: what really sends.
         library: the HTTP library.
 
@@ -124,6 +126,7 @@ class _Client:
         store: Store | None = None,
         times: Times | None = None,
         on_state: OnState | None = None,
+        acks: bool = False,
         transport: Any = None,
         library: Name | None = None,
     ) -> None:
@@ -134,6 +137,7 @@ class _Client:
         self._own_store = store is None
         self._times = times or Times()
         self._on_state = on_state
+        self._acks = acks
         self._flavour = Flavour(library)
         self._inner = self._flavour.transport(blocking=self._blocking) if transport is None else transport
 
@@ -154,12 +158,13 @@ class _Client:
             auth=self._auth,
             body=json.dumps({**body, "stream": True}).encode(),
             insists=True,
+            acks=self._acks,
         )
         stored = self._store.get(name)
         return self._opened(call, stored.generation_id if stored else None)
 
     def _attached(self, generation_id: str) -> tuple[Course, list[Frame]]:
-        call = Call(generation_id, NATIVE, self._roots, auth=self._auth, insists=True)
+        call = Call(generation_id, NATIVE, self._roots, auth=self._auth, insists=True, acks=self._acks)
         return self._opened(call, generation_id)
 
     def _opened(self, call: Call, generation_id: str | None) -> tuple[Course, list[Frame]]:

@@ -8,6 +8,7 @@ is asked any more. Before: ``reading``. After: ``shell`` runs it.
 from collections.abc import Callable, Generator
 from typing import Any, NoReturn
 
+from tokentrail_client.acks import Acks, said
 from tokentrail_client.advice import Action, Verdict, backoff_s, verdict_on
 from tokentrail_client.call import Call, Stopped, Times
 from tokentrail_client.effects import (
@@ -22,10 +23,11 @@ from tokentrail_client.effects import (
     Opened,
     Read,
     ReadAll,
+    Tell,
     Wait,
 )
-from tokentrail_client.endings import NATIVE, fault_of
-from tokentrail_client.frames import FrameTooLarge, Splitter
+from tokentrail_client.endings import NATIVE, code_of, message_of
+from tokentrail_client.frames import Frame, FrameTooLarge, Splitter
 from tokentrail_client.reading import Position
 from tokentrail_client.states import Change, OnState, State, moved
 
@@ -64,6 +66,7 @@ class Course:
         self.reason: str | None = None
         self.generation_id = generation_id
         self.position = Position(call.dialect)
+        self._acks = Acks() if call.acks else None
         self._times = times
         self._now = now
         self._jitter = jitter
@@ -150,14 +153,14 @@ class Course:
             if verdict.action is Action.AGAIN:
                 self.generation_id = None
                 self._not_before = self._now() + verdict.wait_s
-                return Lost(Stopped(_code(head, body), _message(head, body)))
+                return Lost(Stopped(code_of(head.status, body), message_of(head.status, body)))
         self._over_by(head, body)
         yield Answer(head, body)
         return None
 
     def _over_by(self, head: Head, body: bytes) -> None:
         good = head.status < 400  # noqa: PLR2004 - HTTP's own number
-        self._to(State.COMPLETED if good else State.CANCELLED, None if good else _code(head, body))
+        self._to(State.COMPLETED if good else State.CANCELLED, None if good else code_of(head.status, body))
 
     def _read(self) -> Steps:
         """Hand over what one connection brings, until it is lost or the terminal came."""
@@ -177,6 +180,7 @@ class Course:
                 if any(frame.id is not None for frame in fresh):
                     self._failures = 0
                     self._progress = self._now()  # after the giving: a slow reader is no silent edge
+                yield from self._acknowledge(fresh)
             if position.ending:
                 self._end()
                 return
@@ -184,6 +188,17 @@ class Course:
                 self._to(State.PAUSED, pause)
                 return
             self._check()
+
+    def _acknowledge(self, fresh: tuple[Frame, ...]) -> Steps:
+        """Tell an edge what was stored and handed over; reading goes on whatever becomes of it."""
+        if self._acks is None:
+            return
+        numbered = [(frame.seq, frame.data) for frame in fresh]
+        self._acks.took([(seq, data) for seq, data in numbered if seq is not None], self._now())
+        ranges = self._acks.due(self._now(), last=self.position.ending is not None)
+        if ranges:
+            path = f"{self._root()}/generations/{self.generation_id}/ack"
+            self._acks.answered((yield Tell(said(path, self.call.auth, ranges))), self._now())
 
     def _state_behind(self) -> State:
         """The state when what was read is handed over."""
@@ -201,9 +216,8 @@ class Course:
             yield from self._pause()
             self._to(State.RESUMING)
         self._check()
-        headers = {"accept": "text/event-stream", **dict(self.call.auth)}
-        if self.position.last_id is not None:
-            headers["last-event-id"] = self.position.last_id
+        behind = {} if self.position.last_id is None else {"last-event-id": self.position.last_id}
+        headers = {"accept": "text/event-stream", **dict(self.call.auth), **behind}
         url = f"{self._root()}/generations/{self.generation_id}/events"
         if self.call.dialect != NATIVE:
             url += f"?dialect={self.call.dialect}"
@@ -226,9 +240,9 @@ class Course:
         body = yield ReadAll()
         body = b"" if isinstance(body, Lost) else body
         if verdict.action is not Action.AGAIN:
-            self._stop(_code(head, body), _message(head, body))
+            self._stop(code_of(head.status, body), message_of(head.status, body))
         self._not_before = self._now() + verdict.wait_s
-        self._to(State.PAUSED, _code(head, body))
+        self._to(State.PAUSED, code_of(head.status, body))
 
     def _result(self, why: str) -> Steps:
         """A call that asked for no stream was cut: its answer, asked for until it is there."""
@@ -248,7 +262,7 @@ class Course:
             ):
                 self._failures = 0 if got.status == ACCEPTED else self._failures + 1
                 self._not_before = self._now() + self._times.poll_s
-                why = "still running" if got.status == ACCEPTED else _code(got, body)
+                why = "still running" if got.status == ACCEPTED else code_of(got.status, body)
                 continue
             self._over_by(got, body)
             yield Answer(got, body)
@@ -284,14 +298,3 @@ class Course:
         old, self.state, self.reason = self.state, moved(self.state, new), reason
         if self._on_state is not None:
             self._on_state(Change(self.call.session, old, new, reason))
-
-
-def _code(head: Head, body: bytes) -> str:
-    """The code of a refusal: the edge's own, else its status."""
-    fault = fault_of(body)
-    return fault.code if fault else f"http_{head.status}"
-
-
-def _message(head: Head, body: bytes) -> str:
-    fault = fault_of(body)
-    return fault.message if fault and fault.message else f"the edge answered {head.status}"

@@ -2,7 +2,7 @@
 
 Before: ``advice``. After: ``call``; ``course`` asks, ``shell`` does.
 
-``Ask``, ``Read``, ``ReadAll``, ``Wait`` and ``Keep`` are done by the shell; ``Opened``, ``Give``, ``Answer`` and
+``Ask``, ``Tell``, ``Read``, ``ReadAll``, ``Wait`` and ``Keep`` are done by the shell; ``Opened``, ``Give``, ``Answer`` and
 ``Foreign`` go up to whoever reads.
 """
 
@@ -46,6 +46,13 @@ class Ask:
     headers: Mapping[str, str]
     body: bytes
     read_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class Tell:
+    """Send a request beside the one that is being read: told a status, or Lost."""
+
+    ask: Ask
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,5 +112,4 @@ class Foreign:
     head: Head
 
 
-Effect = Ask | Read | ReadAll | Wait | Keep | Opened | Give | Answer | Foreign
-UPWARDS = (Opened, Give, Answer, Foreign)
+Effect = Ask | Tell | Read | ReadAll | Wait | Keep | Opened | Give | Answer | Foreign

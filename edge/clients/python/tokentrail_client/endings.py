@@ -69,3 +69,15 @@ def fault_of(text: str | bytes) -> Fault | None:
         return None
     code = inner.get("code") or inner.get("type") or "error"
     return Fault(str(code), str(inner.get("message") or ""), bool(inner.get("retryable")))
+
+
+def code_of(status: int, body: bytes) -> str:
+    """The code of a refusal: the edge's own, else its status."""
+    fault = fault_of(body)
+    return fault.code if fault else f"http_{status}"
+
+
+def message_of(status: int, body: bytes) -> str:
+    """What a refusal says to people."""
+    fault = fault_of(body)
+    return fault.message if fault and fault.message else f"the edge answered {status}"

@@ -1,6 +1,6 @@
 """Which Idempotency-Key a call has: one per call, also when the SDK above sends the call again.
 
-Before: ``shell``. After: ``transport``.
+Before: ``async_shell``. After: ``transport``.
 """
 
 import hashlib

@@ -11,12 +11,13 @@ from collections.abc import AsyncGenerator, AsyncIterator, Generator, Iterator
 from types import TracebackType
 from typing import Any, Self
 
+from tokentrail_client.async_shell import AsyncShell
 from tokentrail_client.call import Stopped
 from tokentrail_client.effects import Answer, Give
-from tokentrail_client.endings import fault_of
+from tokentrail_client.endings import message_of
 from tokentrail_client.frames import Frame, seq_of
 from tokentrail_client.items import Assembly, End, GenerationFailed, Item
-from tokentrail_client.shell import AsyncShell, Shell, Up
+from tokentrail_client.shell import Shell, Up
 from tokentrail_client.states import State
 
 
@@ -89,8 +90,7 @@ class _Session:
         if isinstance(up, Give):
             yield from self._items(up.frames)
         elif isinstance(up, Answer):
-            fault = fault_of(up.body)
-            message = fault.message if fault else f"the edge answered {up.head.status}"
+            message = message_of(up.head.status, up.body)
             raise SessionLost(self._course.reason or "refused", message, self.text)
 
     def _check_end(self) -> None:

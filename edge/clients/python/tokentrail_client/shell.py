@@ -1,15 +1,13 @@
-"""Does what a course asks, blocking or on an event loop: connections, waiting, the store.
+"""Does what a course asks, blocking: connections, waiting, the store.
 
 The order of the steps is the course's: it asks to keep before it gives. Here each step is only done. Before: ``vendor``.
-After: ``transport`` and ``client`` hand on what comes up.
+After: ``async_shell`` is the same on an event loop; ``transport`` and ``sessions`` hand on what comes up.
 """
 
 import threading
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from typing import Any
-
-import anyio
 
 from tokentrail_client.call import Stopped
 from tokentrail_client.course import Course
@@ -24,18 +22,17 @@ from tokentrail_client.effects import (
     Opened,
     Read,
     ReadAll,
+    Tell,
     Wait,
 )
 from tokentrail_client.store import Store
 from tokentrail_client.vendor import Flavour
 
-LEAVING_S = 5.0
-"""Bound on closing a connection and sending a last request, also in a task that is being cancelled."""
 Up = Opened | Give | Answer | Foreign
 Timeout = Mapping[str, float | None] | None
 
 
-class _Base:
+class Base:
     """What both shells have: the course's steps, and where they are kept.
 
     Args:
@@ -93,7 +90,7 @@ class _Base:
         return ask and self._flavour.request(ask, dict.fromkeys(("connect", "write", "pool"), ask.read_s))
 
 
-class Shell(_Base):
+class Shell(Base):
     """The blocking one. ``send`` sends one request of the flavour and gives its unread response."""
 
     def __init__(
@@ -139,10 +136,12 @@ class Shell(_Base):
         response, self.response = self.response, None
         return response
 
-    def _do(self, effect: Ask | Read | ReadAll | Wait | Keep) -> Any:
+    def _do(self, effect: Ask | Tell | Read | ReadAll | Wait | Keep) -> Any:
         match effect:
             case Ask():
                 return self._ask(effect)
+            case Tell(ask):
+                return self._tell(ask)
             case Read():
                 return self._read()
             case ReadAll():
@@ -160,6 +159,14 @@ class Shell(_Base):
         except self._flavour.lost as error:
             return Lost(error)
         return self._flavour.head(self.response)
+
+    def _tell(self, ask: Ask) -> int | Lost:
+        try:
+            response = self._send(self._flavour.request(ask))
+            response.read()
+        except self._flavour.lost as error:
+            return Lost(error)
+        return int(response.status_code)
 
     def _read(self) -> bytes | Lost | None:
         try:
@@ -182,103 +189,6 @@ class Shell(_Base):
         if response is not None:
             with suppress(*self._flavour.lost):  # it is closed, whatever the other side says to that
                 response.close()
-
-
-class AsyncShell(_Base):
-    """The one on an event loop; see Shell."""
-
-    def __init__(
-        self,
-        course: Course,
-        flavour: Flavour,
-        send: Callable[[Any], Awaitable[Any]],
-        store: Store | None,
-        **more: Any,
-    ) -> None:
-        super().__init__(course, flavour, store, **more)
-        self._send = send
-        self._chunks: AsyncIterator[bytes] | None = None
-
-    async def step(self) -> Up | None:
-        """The next that goes up; None at the end. Raises Stopped, or a connection's error."""
-        if self._over:
-            return None
-        try:
-            while True:
-                effect = self._steps.send(self._told)
-                self._told = None
-                if isinstance(effect, Opened | Give | Answer | Foreign):
-                    return effect
-                self._told = await self._do(effect)
-        except StopIteration:
-            await self.close()
-            return None
-        except BaseException:
-            await self.close()
-            raise
-
-    async def close(self) -> None:
-        """Leave: an abort, where the terminal was not handed over yet."""
-        with anyio.move_on_after(
-            LEAVING_S, shield=True
-        ):  # a cancelled task leaves its connection all the same
-            request = None
-            try:
-                request = self._finish()
-            finally:
-                await self._leave()
-            if request is not None:
-                with suppress(*self._flavour.lost):  # as above
-                    await (await self._send(request)).aclose()
-
-    def let_go(self) -> Any:
-        """The response of a stream that is not ours to keep whole; whoever takes it closes it."""
-        response, self.response = self.response, None
-        return response
-
-    async def _do(self, effect: Ask | Read | ReadAll | Wait | Keep) -> Any:
-        match effect:
-            case Ask():
-                return await self._ask(effect)
-            case Read():
-                return await self._read()
-            case ReadAll():
-                return await self._read_all()
-            case Wait(seconds):
-                await anyio.sleep(seconds)
-            case Keep():
-                self._keep(effect)
-        return None
-
-    async def _ask(self, ask: Ask) -> Head | Lost:
-        await self._leave()
-        try:
-            self.response = await self._send(self._flavour.request(ask, self._timeout))
-        except self._flavour.lost as error:
-            return Lost(error)
-        return self._flavour.head(self.response)
-
-    async def _read(self) -> bytes | Lost | None:
-        try:
-            if self._chunks is None:
-                self._chunks = self.response.aiter_bytes()
-            return await anext(self._chunks, None)
-        except self._flavour.lost as error:
-            return Lost(error)
-
-    async def _read_all(self) -> bytes | Lost:
-        parts = []
-        while (part := await self._read()) is not None:
-            if isinstance(part, Lost):
-                return part
-            parts.append(part)
-        return b"".join(parts)
-
-    async def _leave(self) -> None:
-        response, self.response, self._chunks = self.response, None, None
-        if response is not None:
-            with suppress(*self._flavour.lost):  # it is closed, whatever the other side says to that
-                await response.aclose()
 
 
 def told(flavour: Flavour, error: Stopped) -> Exception:

@@ -13,12 +13,13 @@ from dataclasses import replace
 from typing import Any, Self
 from urllib.parse import urlsplit
 
+from tokentrail_client.async_shell import AsyncShell
 from tokentrail_client.call import Call, Stopped, Times
 from tokentrail_client.course import Course
 from tokentrail_client.effects import Answer, Foreign, Give
 from tokentrail_client.endings import PATHS
 from tokentrail_client.keys import HEADER, RETRIES, Keys
-from tokentrail_client.shell import AsyncShell, Shell, told
+from tokentrail_client.shell import Shell, told
 from tokentrail_client.states import OnState
 from tokentrail_client.store import Store
 from tokentrail_client.vendor import Flavour
