@@ -168,9 +168,16 @@ def test_a_healthy_log_does_not_care_where_its_end_was_seen(log, turns, ends):
 @EXAMPLES
 @given(damaged(), TURNS, st.sets(st.integers(0, 60)))
 def test_in_a_damaged_log_equal_revisions_are_equal_bytes(log, turns, ends):
-    """Wherever the end of a damaged log was seen, no identity is missing once the finder came, and no revision has two values."""
-    found, clean = play(log, turns, ends, finder=True), play(log, [], finder=True)
-    assert found.keys() == clean.keys()
+    """Wherever the end of a damaged log was seen, no identity is missing once the finder came, and no revision has two values.
+
+    But for what the finder alone tells of: an attempt whose start lay before its generation's, which no edge writes, is
+    dropped at an end that lies between the two, and without an end of its own nobody knows of it any more.
+    """
+    found, clean = (
+        {identity for identity, (revision, _) in rows.items() if identity[0] != "attempt" or revision}
+        for rows in (play(log, turns, ends, finder=True), play(log, [], finder=True))
+    )
+    assert found == clean
 
 
 @EXAMPLES
