@@ -6,7 +6,7 @@ answered with the winner's. A claim is void if its generation ended in an ``erro
 than a day by the log's own times; one whose generation has no attempt yet is not decided, and is waited for. Since an
 attempt begins only after that, no two generations of one key ever have one at the same time.
 
-What memory already knows is not claimed again. Everything here is bounded by ``bound_s``: within it an edge that falls
+What memory already knows is not claimed again. Each wait here is bounded by ``bound_s``: within it an edge that falls
 silent cannot have been taken for dead. Before: ``routes``, ``claims``. After: ``service``.
 """
 
@@ -175,12 +175,18 @@ class Once:
 
     @asynccontextmanager
     async def _turn(self, key: str) -> AsyncIterator[None]:
-        """One call of a key at a time on this edge: the second finds what the first has claimed."""
+        """One call of a key at a time on this edge: the second finds what the first has claimed. Raises LogAway."""
         lock = self._locks.setdefault(key, asyncio.Lock())
         self._calls[key] += 1
         try:
-            async with lock:
+            try:
+                await asyncio.wait_for(lock.acquire(), self.bound_s)
+            except TimeoutError as error:
+                raise LogAway(_UNDECIDED) from error
+            try:
                 yield
+            finally:
+                lock.release()
         finally:
             self._calls[key] -= 1
             if not self._calls[key]:

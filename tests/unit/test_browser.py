@@ -5,10 +5,15 @@ import pytest
 import pytest_asyncio
 from pydantic import ValidationError
 
+from edge.app import build_app
 from edge.browser import EXPOSED, HEADERS_BYTES_MAX
+from edge.direct import Direct
 from schemas.events import Kind
-from tests.support.dialects import HEADERS, QUICK, world
+from tests.support.asgi import _request, get, post
+from tests.support.dialects import HEADERS, KEY_SHA256, QUICK, world
 from tests.support.edge import logged, settings_of
+from tests.support.running import BODY, edge_with
+from tests.support.upstream import HANG, Script, chunk
 from tests.support.waiting import until
 
 PAGE = "https://app.example.com"
@@ -18,6 +23,7 @@ ENDLESS = {"ttft_ms": 0, "interval_ms": 5, "tokens": 100_000}
 SAFE = {"cache-control", "content-language", "content-length", "content-type", "expires", "last-modified"}
 """What every page may read (CORS-safelisted), besides what is nobody's business but the browser's own."""
 OWN = {"date", "vary", "x-accel-buffering", "transfer-encoding", "connection", "allow"}
+KEYED = {"id": "key-1", "tenant": "acme"}
 SENT = (
     "authorization,content-type,idempotency-key,last-event-id,prefer,traceparent,x-api-key,x-client-id,x-request-id,"
     "x-resumption-token,x-stainless-retry-count,x-tokentrail-on-disconnect,anthropic-version"
@@ -165,3 +171,22 @@ async def test_an_origin_that_can_never_match_is_an_error(origin):
     """It is said at start, not found out in a browser."""
     with pytest.raises(ValidationError, match="cors_origins"):
         settings_of(edge={"cors_origins": [origin]})
+
+
+async def test_streams_take_their_own_way_to_the_socket():
+    """Past the framework's middlewares, as in a process: a page reads their heads too, and HEAD ends behind the head."""
+    async with edge_with(Script(chunk("a"), HANG), keys=({**KEYED, "sha256": KEY_SHA256},)) as edge:
+        app = Direct(build_app(edge.service))
+        page = HEADERS | {"origin": PAGE}
+        opened = post(app, CHAT, BODY, page)
+        await opened.until(b"id: ")
+        assert opened.headers["access-control-allow-origin"] == "*"
+        at = f"/v1/generations/{opened.headers['x-generation-id']}/events"
+        again = get(app, at, page)
+        await again.until(b"id: ")
+        assert "X-Generation-Id" in again.headers["access-control-expose-headers"]
+        head = await _request(app, "HEAD", at, HEADERS, b"").done()
+        assert (head.status, head.body) == (200, b"")
+        assert "access-control-allow-origin" not in head.headers
+        for connection in (opened, again):
+            await connection.hang_up()

@@ -276,6 +276,23 @@ def test_what_makes_two_calls_the_same():
     assert "k" * 20 not in key_of("acme", "k" * 20)
 
 
+async def test_calls_that_wait_behind_one_another_wait_once():
+    """Many retries of a key that is not decided yet: all are refused within the bound, not one bound after the other."""
+    async with started(OK) as (first, second):
+        frozen, woken = freeze(first)
+        sleeping = asyncio.ensure_future(call(first))
+        await asyncio.wait_for(frozen.wait(), 5)
+        second.service.once.bound_s = first.service.once.bound_s = 0.2
+        waiting = [call(edge) for edge in (first, second) for _ in range(10)]
+        refused = await asyncio.wait_for(asyncio.gather(*waiting, return_exceptions=True), 2)
+        assert {type(one) for one in refused} == {LogAway}
+        woken.set()
+        generation_id, again = await sleeping
+        assert not again
+        assert await call(second) == (generation_id, True)
+        assert not first.service.once._locks
+
+
 async def test_a_call_without_the_header_touches_no_claims():
     """What nobody asked for costs nothing: no claim is written, looked up or waited for."""
     async with started(OK) as (first, _):
