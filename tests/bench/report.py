@@ -41,6 +41,21 @@ def _edge(streams: int, added_p50: str, added_p99: str) -> tuple[Figure, ...]:
     )  # fmt: skip
 
 
+def _cancel(mode: str, where: str, reach: str = "") -> tuple[Figure, ...]:
+    on = "its own" if where == "same" else "another"
+    return tuple(
+        Figure(
+            f"{mode} cancel on {on} edge → provider's socket closed, {share}",
+            "cancel",
+            f"{mode}_{where}_edge",
+            f"{share}_ms",
+            ("a client's own socket", "own_socket", f"{share}_ms"),
+            reach,
+        )
+        for share in ("p50", "p99")
+    )
+
+
 _CONSUMER = "consumer per replay"
 FIGURES = (
     *_edge(20, "≤ 2.5 ms", "≤ 8 ms"),
@@ -73,6 +88,10 @@ FIGURES = (
            (_CONSUMER, "consumer_per_replay", "first_p50_ms"), "≤ 15 ms"),
     Figure("resume after the end: 1000th event p50", "resume", "after_end", "last_p50_ms",
            (_CONSUMER, "consumer_per_replay", "last_p50_ms")),
+    *_cancel("hard", "same", "≤ 10 ms"),
+    *_cancel("hard", "other"),
+    *_cancel("soft", "same", "≤ 200 ms"),
+    *_cancel("soft", "other"),
 )  # fmt: skip
 
 HEADER = ("what", "median (lowest–highest round)", "reference in the same run", "to reach")
@@ -82,7 +101,7 @@ _TITLE = """\
 
 `make bench ARGS=--write-docs` measures all of it, in less than ten minutes, and writes this file and
 `docs/benchmarks.json` beside it; a test holds them to one another. `make bench ARGS="NAME --json"` measures one row:
-`edge`, `ttft`, `fold`, `sink`, `freshness` or `resume`.
+`edge`, `ttft`, `fold`, `sink`, `freshness`, `resume` or `cancel`.
 """
 
 _METHOD = """\
@@ -115,6 +134,9 @@ and the CPU per chunk.
 - **resume**: 1000 events behind the cursor of an answer's first event, one resume at a time: of a running generation on
   its own edge and on another, and of an ended one. The reference is a new Kafka consumer that seeks to the cursor's place
   and filters by key, without rendering anything.
+- **cancel**: one at a time, of a stream with a chunk every 20 ms; from the sending of the call, on a new connection, to the
+  moment at which the provider sees its own connection closed. A soft cancel waits for the read in progress. The reference
+  is a client of the provider that closes its socket itself.
 """
 
 _NEVER = "There are no figures yet: none were taken on a quiet machine.\n"
