@@ -12,6 +12,7 @@ Before: ``log`` has passed its retention. After: ``past`` reads it in pages.
 import asyncio
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
+from decimal import Decimal
 from typing import Any, NamedTuple
 from urllib.parse import urlsplit
 
@@ -126,6 +127,23 @@ _NAMED = """
 SELECT toString(generation_id) FROM generations
 WHERE tenant = {tenant:String} AND upstream_id = {upstream_id:String} ORDER BY start DESC LIMIT 1
 """
+_BILL = """
+SELECT side, currency, sum(amount) AS known, countIf(amount IS NULL) FROM ledger_current
+WHERE tenant = {tenant:String} AND generation_id = {id:UUID} GROUP BY side, currency ORDER BY side, currency
+"""
+
+
+class Sum(NamedTuple):
+    """The ledger's lines of a generation on one side of the books, in one currency.
+
+    ``amount`` is the sum of those that have one, None where none has; ``without_amount`` counts the others, which are
+    unpriced or unmeasured, and not free.
+    """
+
+    side: str
+    currency: str
+    amount: Decimal | None
+    without_amount: int
 
 
 class Archive:
@@ -181,6 +199,10 @@ class Archive:
         """The tenant's generation whose answer has a provider's id, the youngest of several. Raises ArchiveAway."""
         rows = await self._ask(_NAMED, {"tenant": tenant, "upstream_id": upstream_id})
         return rows[0][0] if rows and is_uuid7(rows[0][0]) else None
+
+    async def bill(self, tenant: str, generation_id: str) -> list[Sum]:
+        """What a tenant's generation cost and is charged, none before the ledger has it. Raises ArchiveAway."""
+        return [Sum(*row) for row in await self._ask(_BILL, _one(tenant, generation_id))]
 
     async def close(self) -> None:
         """Let go of connections."""

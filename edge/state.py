@@ -7,9 +7,12 @@ from typing import Any
 
 import msgspec
 
+from edge.archive import Sum
 from edge.history import History
 from edge.registry import Entry
 from schemas.events import Kind, LogEvent
+from schemas.money import plain
+from schemas.records import Side
 
 TRACE_MAX = 1000
 """Heartbeats of the longest generation are 60, acknowledgements one in 2 s: more than this is a misbehaving client's."""
@@ -22,13 +25,14 @@ _TRACED = {
 }
 
 
-def state_of(history: History, state: str | None, stall_threshold_us: int) -> dict[str, Any]:
-    """State, links, attempts, stalls, timings and usage; times in microseconds since the request was accepted.
+def state_of(history: History, state: str | None, stall_threshold_us: int, bill: list[Sum]) -> dict[str, Any]:
+    """State, links, attempts, stalls, timings, usage, cost; times in microseconds since the request was accepted.
 
     Args:
         history: what the log holds.
         state: where the generation stands on this edge, None where it does not run here.
         stall_threshold_us: what is a stall in an attempt that has not ended yet; one that has says so itself.
+        bill: the ledger's sums; empty where they are not there yet, or not known.
 
     """
     records, terminal, start = history.records, history.terminal, history.start
@@ -57,6 +61,8 @@ def state_of(history: History, state: str | None, stall_threshold_us: int) -> di
         "terminal": _terminal(terminal),
         "end": None if end is None else msgspec.to_builtins(end),
         "usage": None if usage is None else msgspec.to_builtins(usage),
+        "provider_cost": _sums(bill, Side.PROVIDER_COST),
+        "customer_charge": _sums(bill, Side.CUSTOMER_CHARGE),
         "trace_complete": history.complete and terminal is not None and start is not None,
     }
 
@@ -94,6 +100,20 @@ def links_of(generation_id: str, previous: str | None) -> dict[str, str | None]:
         "cancel": f"{path}/cancel",
         "previous_generation_id": previous,
     }
+
+
+def _sums(bill: list[Sum], side: Side) -> list[dict[str, Any]] | None:
+    """One sum a currency, as decimal strings; None where the ledger has nothing of this side."""
+    sums = [
+        {
+            "amount": None if line.amount is None else plain(line.amount),
+            "currency": line.currency,
+            "lines_without_amount": line.without_amount,
+        }
+        for line in bill
+        if line.side == side.value
+    ]
+    return sums or None
 
 
 def _terminal(event: LogEvent | None) -> dict[str, Any] | None:

@@ -2,7 +2,7 @@
 // from. A dash is what nobody measured; a zero is a measured zero. Before: trace. After: dom, format.
 
 import { el } from "./dom.js";
-import { count, duration, moment, money } from "./format.js";
+import { count, duration, many, moment, money } from "./format.js";
 
 const TOKENS = [
   ["input", "input"],
@@ -49,17 +49,22 @@ function served(asked, answered) {
 
 function tokens(state, terminal) {
   const usage = state?.usage ?? terminal?.usage;
-  const cost = state?.provider_cost_usd ?? null;
-  const charge = state?.customer_charge ?? null;
   const rows = usage ? TOKENS.map(([name, word]) => [word, usage[name] === undefined ? null : count(usage[name])]) : [];
   const source = usage?.source && usage.source !== "none" ? usage.source.replaceAll("_", " ") : null;
   if (!state?.terminal && !terminal) return null;
   return el("section", {}, el("h3", {}, "Tokens and cost"), pairs([
     ...(rows.some(([, value]) => value !== null) ? rows : [["tokens", "not reported"]]),
     ["counted", source],
-    ["provider cost", cost === null ? "not priced yet" : money(cost)],
-    ["charge", charge === null ? null : money(charge.amount, charge.currency)],
+    ["provider cost", sums(state?.provider_cost) ?? "not in the ledger yet"],
+    ["charge", sums(state?.customer_charge)],
   ]));
+}
+
+/** What the ledger says, exactly; what it could not price is no zero. */
+function sums(lines) {
+  const said = lines?.map(({ amount, currency, lines_without_amount: without }) =>
+    [amount === null ? null : money(amount, currency), without ? `${many(without, "line")} without a price` : null].filter(Boolean).join(", "));
+  return said?.join(" and ") ?? null;
 }
 
 function attempts(model) {

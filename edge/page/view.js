@@ -181,7 +181,7 @@ export class View {
   #askAfterEnd(times = ASK_AFTER_END_MS) {
     const [afterMs, ...more] = times;
     const next = () => {
-      if (more.length && this.#trace.state?.provider_cost_usd === null) this.#askAfterEnd(more);
+      if (more.length && this.#trace.state?.provider_cost === null) this.#askAfterEnd(more);
     };
     this.#ask(afterMs, Object.assign(next, { late: true }));
   }

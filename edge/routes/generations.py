@@ -9,8 +9,10 @@ from typing import Any
 
 import msgspec
 import orjson
+import structlog
 from fastapi import APIRouter, Request, Response
 
+from edge.archive import ArchiveAway, Sum
 from edge.dialects import BadRequest, dialect_of
 from edge.direct import AsgiResponse
 from edge.emit import EventStream
@@ -41,6 +43,7 @@ from schemas.records import ControlKind, ControlRecord
 from schemas.settings import ApiKey
 
 router = APIRouter(default_response_class=Response)
+log = structlog.get_logger()
 CANCEL_BYTES_MAX = 4_096
 _REASONS = ("user_abort", "client_disconnect", "policy_violation")
 _CANCEL = VISITED | json_body(
@@ -56,17 +59,8 @@ _CANCELLED = (
 _STATE: Schema = {
     "type": "object",
     "required": [
-        *(
-            "generation_id",
-            "state",
-            "dialect",
-            "links",
-            "attempts",
-            "stalls",
-            "usage",
-            "trace",
-            "trace_complete",
-        ),
+        *("generation_id", "state", "dialect", "links", "attempts", "stalls", "usage", "provider_cost"),
+        *("customer_charge", "trace", "trace_complete"),
     ],
 }
 
@@ -147,14 +141,26 @@ def stream(service: EdgeService, request: Request, opened: Opened, dialect: str)
     openapi_extra=VISITED,
 )
 async def generation(request: Request, generation_id: str) -> Response:
-    """State, timings so far, attempts, stalls, usage, links, and what was traced beside the events."""
+    """State, timings so far, attempts, stalls, usage, cost, links, and what was traced beside the events."""
     service = service_of(request)
     history = await service.desk.history(await visitor_of(request, generation_id), generation_id)
     if isinstance(history, Refusal):
         return refusal(history)
     local = service.registry.get(generation_id)
     state = local.state.value if local is not None else None
-    return _json(state_of(history, state, service.settings.stream.stall_threshold_ms * 1000))
+    bill = await _bill(service, history.records[0].tenant, generation_id) if history.terminal else []
+    return _json(state_of(history, state, service.settings.stream.stall_threshold_ms * 1000, bill))
+
+
+async def _bill(service: EdgeService, tenant: str, generation_id: str) -> list[Sum]:
+    """What the ledger has of it; none too where it cannot be asked, which is no reason to tell nothing."""
+    if service.archive is None:
+        return []
+    try:
+        return await service.archive.bill(tenant, generation_id)
+    except ArchiveAway as away:
+        log.warning("a generation is told without its cost", error=str(away))
+        return []
 
 
 @router.get(

@@ -58,13 +58,13 @@ def assets() -> dict[str, Asset]:
     return found
 
 
-@router.api_route("/", methods=["GET", "HEAD"])
+@router.get("/")
 async def index(request: Request) -> Response:
     """The page."""
     return _served(request, "index.html")
 
 
-@router.api_route("/page/{name}", methods=["GET", "HEAD"])
+@router.get("/page/{name}")
 async def asset(request: Request, name: str) -> Response:
     """One of its files."""
     return _served(request, name)

@@ -1,18 +1,20 @@
 """What the edge asks of an archive, asked of the one in memory and of ClickHouse, over the rows that a sink makes."""
 
 import time
+from decimal import Decimal
 
 import pytest
 
 import edge.archive
-from edge.archive import Archive, ArchiveAway
+from edge.archive import Archive, ArchiveAway, Sum
 from schemas.events import Kind
-from schemas.records import GenerationRecord
+from schemas.records import GenerationRecord, Side
 from schemas.settings import ClickHouse
 from sinks import derived, rows
 from sinks.clickhouse import ClickHouseStore
 from tests.support.archive import PAGE_ROWS, MemoryArchive, rows_of
 from tests.support.edge import Client, Writer, identity_of, shown, turns
+from tests.support.records import generation_id, ledger
 from tests.support.warehouse import fresh_database
 
 NOW_US = time.time_ns() // 1000
@@ -162,6 +164,34 @@ async def test_the_answers_name_finds_its_generation(clickhouse):
         assert await archive.generation_named("acme", "resp_2") == ids[2]
         assert await archive.generation_named("acme", "resp_3") is None
         assert await archive.generation_named("other", "resp_1") is None
+        await archive.close()
+
+
+@pytest.mark.services
+async def test_the_bill_of_a_generation(clickhouse):
+    """The sums are exact, of the lines that stand, one a side and currency; another tenant's, and an unknown one's, are none."""
+    mine, other = (generation_id(n, NOW_US) for n in (1, 2))
+    cost = {"side": Side.PROVIDER_COST, "started_us": NOW_US}
+    lines = [
+        ledger(mine, "input", amount="0.000000000000000001", **cost),
+        ledger(mine, "output", amount="0.1", **cost),
+        ledger(mine, "tool_call", amount=None, **cost),
+        ledger(mine, "output", amount="7", revision=0, **cost | {"side": Side.CUSTOMER_CHARGE}),
+        ledger(mine, "output", amount="0.2", **cost | {"side": Side.CUSTOMER_CHARGE}),
+        ledger(other, "output", amount="9", **cost),
+    ]
+    with fresh_database(clickhouse) as store:
+        for token in ("once", "twice"):
+            block = [derived.ledger_row(line, 0, n) for n, line in enumerate(lines)]
+            store.insert(derived.LEDGER, block, token)
+        database = store.query("SELECT currentDatabase() AS name")[0]["name"]
+        archive = Archive(ClickHouse(url=clickhouse, database=database))
+        assert await archive.bill("acme", mine) == [
+            Sum("customer_charge", "USD", Decimal("0.2"), 0),
+            Sum("provider_cost", "USD", Decimal("0.100000000000000001"), 1),
+        ]
+        assert await archive.bill("globex", mine) == []
+        assert await archive.bill("acme", generation_id(3, NOW_US)) == []
         await archive.close()
 
 

@@ -44,6 +44,7 @@ class MemoryArchive:
 
     def __init__(self, rows=()):
         self.rows = list(rows)
+        self.bills = {}
         self.away = False
         self.asked = 0
 
@@ -87,6 +88,11 @@ class MemoryArchive:
     async def generation_named(self, tenant, upstream_id):
         """See Archive."""
         del tenant, upstream_id
+
+    async def bill(self, tenant, generation_id):
+        """See Archive."""
+        self._of(tenant, generation_id)
+        return self.bills.get((tenant, generation_id), [])
 
     async def close(self):
         """See Archive."""

@@ -4,13 +4,16 @@ import asyncio
 import hashlib
 import json
 import re
+from decimal import Decimal
 
 import pytest
 
 from edge.app import build_app
+from edge.archive import Sum
 from edge.routes import listing
 from edge.routes.page import FOLDER, POLICY, assets
 from schemas.settings import ApiKey
+from tests.support.archive import MemoryArchive
 from tests.support.asgi import get, post
 from tests.support.running import BODY, edge_with
 from tests.support.upstream import CUT, DONE, Script, chunk, finish, usage
@@ -188,3 +191,27 @@ async def test_a_stall_shows_before_its_attempt_has_ended():
         assert "outcome" not in state["attempts"][0]
         go_on.set()
         await stream.done()
+
+
+async def test_what_it_cost():
+    """A finished generation has the ledger's sums once they are there, unpriced lines beside them; an archive that is away takes nothing else."""
+    async with edge_with(Script(chunk("a"), finish(), usage(), DONE), keys=KEYS) as edge:
+        app = build_app(edge.service)
+        edge.service.archive = archive = MemoryArchive()
+        stream = await post(app, "/v1/chat/completions", BODY, ACME).done()
+        generation_id = stream.headers["x-generation-id"]
+        path = f"{LIST}/{generation_id}"
+        _, state = await answer_of(app, path)
+        assert (state["provider_cost"], state["customer_charge"]) == (None, None)
+        archive.bills["acme", generation_id] = [
+            Sum("customer_charge", "EUR", None, 2),
+            Sum("provider_cost", "USD", Decimal("0.000025500000000000"), 1),
+        ]
+        _, state = await answer_of(app, path)
+        assert state["provider_cost"] == [
+            {"amount": "0.0000255", "currency": "USD", "lines_without_amount": 1}
+        ]
+        assert state["customer_charge"] == [{"amount": None, "currency": "EUR", "lines_without_amount": 2}]
+        archive.away = True
+        status, away = await answer_of(app, path)
+        assert (status, away) == (200, state | {"provider_cost": None, "customer_charge": None})
