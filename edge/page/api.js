@@ -7,6 +7,8 @@ const CALLS = {
   "anthropic.messages": ["v1/messages", (text) => ({ max_tokens: 2048, messages: [{ role: "user", content: text }] })],
 };
 
+const AGAIN_MS = [500, 1500];
+
 /** The edge's own no: a status, a code, a text for people, and what it advises. */
 export class Refused extends Error {
   constructor(status, code, message, again, afterMs) {
@@ -40,15 +42,27 @@ export class Api {
     return this.#json(`v1/generations/${encodeURIComponent(id)}`);
   }
 
-  /** Begin a generation; it runs on its own, and whoever likes may read it. */
-  begin({ model, dialect, prompt, extra, onDisconnect }) {
+  /** Begin a generation; it runs on its own, and whoever likes may read it. An answer that was lost is asked for again
+   * under the same key, which begins nothing twice; `again` is told so. */
+  async begin({ model, dialect, prompt, extra, onDisconnect }, again) {
     const [path, asked] = CALLS[dialect];
-    const body = JSON.stringify({ model, ...asked(prompt), ...extra, stream: true });
-    return this.#json(path, {
-      method: "POST",
-      body,
-      headers: { "content-type": "application/json", prefer: "respond-async", "x-tokentrail-on-disconnect": onDisconnect },
-    });
+    const headers = {
+      "content-type": "application/json",
+      "idempotency-key": randomName(),
+      prefer: "respond-async",
+      "x-tokentrail-on-disconnect": onDisconnect,
+    };
+    const call = { method: "POST", headers, body: JSON.stringify({ model, ...asked(prompt), ...extra, stream: true }) };
+    for (const waitMs of AGAIN_MS) {
+      try {
+        return await this.#json(path, call);
+      } catch (error) {
+        if (error instanceof Refused && !error.again) throw error;
+        again();
+        await new Promise((resolve) => setTimeout(resolve, Math.max(waitMs, error.afterMs ?? 0)));
+      }
+    }
+    return this.#json(path, call);
   }
 
   /** End a generation, wherever it runs. */
@@ -77,6 +91,11 @@ export class Api {
     if (!response.ok) throw await refusal(response);
     return response;
   }
+}
+
+/** 128 random bits; `randomUUID` is not there where the page came without TLS. */
+function randomName() {
+  return [...crypto.getRandomValues(new Uint8Array(16))].map((byte) => byte.toString(16).padStart(2, "0")).join("");
 }
 
 async function refusal(response) {

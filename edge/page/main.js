@@ -103,13 +103,13 @@ async function begin() {
   enable(byId("send"), false);
   say(byId("ask-said"), "Asking…");
   try {
-    const { generation_id: id } = await api.begin(wanted);
+    const { generation_id: id } = await api.begin(wanted, () => say(byId("ask-said"), "No answer, asking again…"));
     say(byId("ask-said"), "");
     view.open(id);
     live.now();
     byId("generation").scrollIntoView({ block: "nearest" });
   } catch (error) {
-    say(byId("ask-said"), error instanceof Refused ? error.message : "The edge cannot be reached; nothing was begun, as far as is known.");
+    say(byId("ask-said"), error instanceof Refused ? error.message : "The edge cannot be reached. If it began, what it began is in the list.");
   } finally {
     beginning = false;
     enable(byId("send"), true);

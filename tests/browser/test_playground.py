@@ -1,11 +1,13 @@
 """The playground in a real browser: stream, break the network, resume, cancel, and compare with what the log holds."""
 
+import asyncio
 import re
 
 import httpx
 import pytest
 
 from tests.support.browser import ENDLESS, STEADY
+from tests.support.cutting import WHOLE, Cut
 from tests.support.dialects import HEADERS
 from tests.support.waiting import until
 
@@ -85,6 +87,21 @@ async def test_a_browser_that_goes_offline(two, tab_on):
         await tab.said("status", "resuming…")
         await tab.context.set_offline(False)
         await whole(tab, two, generation_id, connections=2)
+
+
+async def test_a_question_whose_answer_is_lost(two, proxy, tab_on):
+    """A call whose answer was lost is made again under its key: one generation, not two."""
+    async with tab_on(proxy.url) as tab:
+        seen = len(two.simulator.requests)
+        proxy.plan = lambda: Cut(after_bytes=20)
+        proxy.sever("fin")
+        asking = asyncio.ensure_future(tab.ask("a question of its own", **STEADY))
+        await tab.said("ask-said", "asking again")
+        await until(lambda: len(two.simulator.requests) == seen + 1)
+        proxy.plan = lambda: WHOLE
+        generation_id = await asking
+        await whole(tab, two, generation_id, connections=1)
+        assert len(two.simulator.requests) == seen + 1
 
 
 async def test_a_cancel(two, tab_on):
