@@ -54,7 +54,7 @@ def sdk(urls, **options):
     return openai.AsyncOpenAI(base_url=f"{urls[0]}/v1", api_key=KEY, max_retries=0, http_client=ours)
 
 
-async def test_an_sdk_over_two_edges_sees_no_cut(edges, proxies, tmp_path):
+async def test_an_sdk_over_two_edges_sees_no_cut(edges, proxies, provider, tmp_path):
     """Streams of an unmodified SDK over random cuts: the text is that of the log, by its hash, whichever edge is asked."""
     with Store(tmp_path / "s.db", sessions_max=1000) as store:
         async with sdk([proxy.url for proxy in proxies], store=store) as client:
@@ -69,6 +69,9 @@ async def test_an_sdk_over_two_edges_sees_no_cut(edges, proxies, tmp_path):
                 tokens = [random_.randint(10, 80) for _ in range(STREAMS_AT_ONCE)]
                 seen.update(await asyncio.gather(*map(one, tokens)))
         assert {s.reason for s in store.sessions()} == {None}
+    assert len(provider.requests) == len(
+        seen
+    )  # whatever was cut before it had a name, nothing was paid for twice
     urls = [edge.url for edge in edges]
     async with AsyncClient(urls, KEY, times=TIMES) as plain:
         for generation_id, digest in seen.items():
