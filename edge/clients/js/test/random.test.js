@@ -6,7 +6,7 @@ import { test } from "node:test";
 import { generate, memoryStore, resumableFetch, resume } from "../src/index.js";
 import { DIALECTS, QUICK, frame, nativeFrames, played } from "./played.js";
 
-const SESSIONS = 40;
+const SESSIONS = 12;
 const FAULTS_MAX = 12;
 const LIMITS = { ...QUICK, idleMs: 40 };
 const CALL = { method: "POST", body: "{}" };
