@@ -58,10 +58,18 @@ export class Connections {
     this.options.source.cancel().catch(() => {}); // the grace time of the edge ends it, too
   }
 
-  /** @param {unknown} cause */
-  #end(cause) {
+  /** The reader reads no further: the connection ends, and the session may be opened again. */
+  leave() {
+    if (!this.machine.over) this.#end(undefined, "left");
+  }
+
+  /**
+   * @param {unknown} cause
+   * @param {string} [reason]
+   */
+  #end(cause, reason = "aborted") {
     this.#aborted = this.#error("the reader has ended the stream", { code: "aborted", cause });
-    this.machine.move("aborted", { reason: "aborted" });
+    this.machine.move("aborted", { reason });
     this.connection.abort(this.#aborted);
     for (const told of this.#onAbort) told(this.#aborted);
   }

@@ -52,7 +52,7 @@ export class Reading extends Connections {
       if (!this.machine.over) this.machine.move("refused", { reason: "failed" }); // its store, say: it may be resumed
       throw error;
     } finally {
-      this.abort(); // the reader has left before the end
+      this.leave();
     }
   }
 

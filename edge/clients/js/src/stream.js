@@ -35,7 +35,7 @@ import { memoryStore } from "./stores/memory.js";
  * @property {AbortSignal} [signal]
  * @property {(change: StateChange) => void} [onState]
  * @property {(beat: { stage: string, elapsed_ms: number }) => void} [onHeartbeat]
- * @property {boolean} [cancelOnAbort] whether leaving before the end ends the generation; default: yes
+ * @property {boolean} [cancelOnAbort] whether an abort of `signal` ends the generation; default: yes
  * @property {Partial<Limits>} [limits]
  * @property {Fetch} [fetch]
  * @property {string[]} [edges] other addresses of the same gateway, taken in turn
@@ -188,7 +188,7 @@ export class Stream {
       this.#finished.reject(error);
       throw error;
     } finally {
-      this.#reading.abort();
+      this.#reading.leave();
       this.#finished.reject(new StreamError("the reader has left before the end", { code: "aborted", text: this.text }));
     }
   }

@@ -6,6 +6,8 @@
 
 import { createServer } from "node:http";
 
+import { systemClock } from "../src/clock.js";
+
 export const GENERATION = "0193a5d2-7c11-7b3e-9f04-5a2c8e61d0b7";
 const SIG = "k3Jd0aXk3Jd0aXk3Jd0aXk";
 
@@ -71,6 +73,7 @@ export function nativeFrames(words) {
  */
 export async function played(test, script) {
   const faults = [...(script.faults ?? [])];
+  let silent = false;
   /** @type {{ method: string, url: string, headers: import("node:http").IncomingHttpHeaders, body: string, closed: boolean, atMs: number }[]} */
   const requests = [];
   const server = createServer(async (request, response) => {
@@ -83,6 +86,7 @@ export async function played(test, script) {
     if (url.includes("/cancel")) return void answerWith(response, { status: 202, body: { state: "cancelling" } });
     if (url.includes("/tickets")) return void answerWith(response, { status: 200, body: { ticket: "tkt" } });
     const fault = faults.shift() ?? {};
+    silent = fault.how === "hang";
     if (fault.noAnswer) return void request.socket.resetAndDestroy();
     if (fault.answer) return void answerWith(response, fault.answer);
     if (headers.prefer === "respond-async") {
@@ -102,7 +106,7 @@ export async function played(test, script) {
     server.close();
   };
   test.after(stop);
-  return { url: `http://127.0.0.1:${port}`, requests, faults, stop };
+  return { url: `http://127.0.0.1:${port}`, requests, faults, stop, silent: () => silent };
 }
 
 /**
@@ -137,6 +141,22 @@ function send(response, body, type, { after, how, tail = "" }) {
  * @param {number} count
  */
 export const bytesTo = (frames, count) => Buffer.byteLength(`: tokentrail\nretry: 2000\n${frames.slice(0, count).join("")}`);
+
+/** A time-out that `lateClock` lets pass. */
+export const LATE_MS = 99_000;
+
+/**
+ * A clock by which LATE_MS pass as soon as something is so, and not before, however busy the machine is.
+ * @param {() => boolean} isLate
+ * @returns {import("../src/types.js").Clock}
+ */
+export const lateClock = (isLate) => ({
+  ...systemClock,
+  async sleep(ms, signal) {
+    if (ms !== LATE_MS) return systemClock.sleep(ms, signal);
+    while (!signal.aborted && !isLate()) await new Promise((resolve) => setImmediate(resolve));
+  },
+});
 
 /** Limits with which a test can end. */
 export const QUICK = { spreadMs: 1, backoffMs: 2, backoffMsMax: 8, pollMs: 5, idleMs: 5_000 };

@@ -129,7 +129,7 @@ test("states are told in order, with the reason and the wait of a pause", async 
 
 test("a session that was left can be gone on with: the same items again, the stored ones without a request", async (t) => {
   const store = memoryStore();
-  const { gateway, stream } = await generating(t, FRAMES, { store, cancelOnAbort: false }, [{ after: bytesTo(FRAMES, 3), how: "hang" }]);
+  const { gateway, stream } = await generating(t, FRAMES, { store }, [{ after: bytesTo(FRAMES, 3), how: "hang" }]);
   for await (const item of stream) if (item.seq === 2) break;
   const again = await resume(stream.session, { store, apiKey: "key-1", limits: QUICK });
   assert.deepEqual((await all(again)).map(({ seq }) => seq), [0, 1, 2, 3, 4, 5]);
@@ -190,15 +190,17 @@ test("a signal that is aborted already asks nobody", async (t) => {
   assert.equal(gateway.requests.length, 0);
 });
 
-test("leaving while stored items are given again ends the generation as any leaving does; a finished one is left alone", async (t) => {
+test("an abort while stored items are given again ends the generation; of a finished one there is nothing to end", async (t) => {
   const store = memoryStore();
-  const { gateway, stream } = await generating(t, FRAMES, { store, cancelOnAbort: false }, [{ after: bytesTo(FRAMES, 3), how: "hang" }]);
+  const { gateway, stream } = await generating(t, FRAMES, { store }, [{ after: bytesTo(FRAMES, 3), how: "hang" }]);
   for await (const { seq } of stream) if (seq === 2) break;
-  for await (const item of await resume(stream.session, { store, limits: QUICK })) if (item.seq === 1) break;
+  const again = await resume(stream.session, { store, limits: QUICK });
+  await assert.rejects(async () => { for await (const item of again) if (item.seq === 1) again.cancel(); }, { code: "aborted" });
   await until(() => gateway.requests.at(-1).url.endsWith("/cancel"));
   await (await resume(stream.session, { store, limits: QUICK })).result();
   const asked = gateway.requests.length;
-  for await (const item of await resume(stream.session, { store })) if (item.seq === 1) break;
+  const finished = await resume(stream.session, { store });
+  for await (const item of finished) if (item.seq === 1) finished.cancel();
   await assert.rejects((await resume(stream.session, { store, signal: AbortSignal.abort() })).result(), { code: "aborted" });
   assert.equal(gateway.requests.length, asked);
 });

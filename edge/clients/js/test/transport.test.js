@@ -4,7 +4,7 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 
 import { resumableFetch } from "../src/index.js";
-import { DIALECTS, GENERATION, QUICK, bytesTo, frame, idOf, played, until } from "./played.js";
+import { DIALECTS, GENERATION, LATE_MS, QUICK, bytesTo, frame, idOf, lateClock, played, until } from "./played.js";
 
 const WORDS = ["Grüße", " – 你好", " 👋", " end"];
 const CALL = { method: "POST", body: JSON.stringify({ stream: true }), headers: { authorization: "Bearer key-1" } };
@@ -56,7 +56,8 @@ test("it goes on behind the last whole event, under the same auth and the caller
 
 test("silence is a cut: it reconnects after the idle time", async (t) => {
   const gateway = await played(t, { frames: frames(WORDS), faults: [{ after: 200, how: "hang" }] });
-  const response = await resumableFetch({ limits: { ...QUICK, idleMs: 60 } })(gateway.url + path, CALL);
+  const options = { clock: lateClock(gateway.silent), limits: { ...QUICK, idleMs: LATE_MS } };
+  const response = await resumableFetch(options)(gateway.url + path, CALL);
   assert.equal(await response.text(), WHOLE);
   assert.equal(gateway.requests.length, 2);
   assert.ok(gateway.requests[0].closed);
@@ -65,7 +66,7 @@ test("silence is a cut: it reconnects after the idle time", async (t) => {
 test("nothing is asked behind the terminal, whatever becomes of the connection then", async (t) => {
   for (const how of /** @type {const} */ (["reset", "fin", "end", "hang"])) {
     const gateway = await played(t, { frames: frames(WORDS), faults: [{ after: 1e6, how }] });
-    const response = await resumableFetch({ limits: { ...QUICK, idleMs: 60 } })(gateway.url + path, CALL);
+    const response = await resumableFetch({ limits: QUICK })(gateway.url + path, CALL);
     assert.equal(await response.text(), WHOLE);
     assert.equal(gateway.requests.length, 1, how);
     gateway.stop();

@@ -26,6 +26,8 @@ export declare class Connections {
      * @param {unknown} [cause]
      */
     abort(cause?: unknown): void;
+    /** The reader reads no further: the connection ends, and the session may be opened again. */
+    leave(): void;
     /**
      * Told about an abort at once, also while nothing is being read.
      * @param {(error: StreamError) => void} told

@@ -33,7 +33,7 @@ export type StreamOptions = {
         elapsed_ms: number;
     }) => void;
     /**
-     * whether leaving before the end ends the generation; default: yes
+     * whether an abort of `signal` ends the generation; default: yes
      */
     cancelOnAbort?: boolean;
     limits?: Partial<Limits>;
