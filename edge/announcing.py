@@ -6,6 +6,7 @@ fallback               the same, and fallback_reason, from_model, to_model
 shrink                 dropped_segments, new_token_budget
 repair                 parse_error, repair_prompt_version, previous_output_hash
 hedge_ttft, _stall     same_prompt_hash
+restart, continue      previous_output_hash, continuation_point (on the first attempt of a new generation)
 =====================  ======================================================================================
 
 All but the first say which attempt they follow (``previous_request_id``) and what differs (``changed_inputs``). Before:
@@ -56,7 +57,10 @@ class Lineage:
         """The record of an attempt whose request is known."""
         driver, request = self._driver, self._asked[start.number][1]
         target, said = driver.targets[start.target], driver.generation.identity.start
-        fields: dict[str, Any] = {} if start.after is None else self._of_strategy(start, results)
+        follows = driver.generation.follows
+        fields: dict[str, Any] = {} if follows is None else follows._asdict()
+        if start.after is not None:
+            fields = self._of_strategy(start, results)
         changed = fields.get("changed_inputs", [])
         driver.generation.changed_inputs = tuple(name for name in changed if name != "provider")
         return AttemptStart(

@@ -27,6 +27,7 @@ from edge.policy.moves import Rules
 from edge.race import Race
 from edge.recorder import LOG_UNAVAILABLE, Recorder
 from edge.stopping import FOREIGN_TERMINAL
+from edge.successor import wanted
 from edge.timers import Timers
 from edge.upstream import Upstream
 from edge.watch import Limits
@@ -36,7 +37,7 @@ from schemas.settings import Provider, Route, Settings
 from schemas.usage import tokens_of_bytes
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Awaitable, Callable
 
 __all__ = ["FOREIGN_TERMINAL", "Driver", "Target"]
 
@@ -86,6 +87,8 @@ class Driver:
             generation, recorder, settings, clock, self.race.deadline_us, self.race.expire, self.interrupt
         )
         self.first_dispatched_us: int | None = None
+        self.successor: str | None = None
+        self.begin_successor: Callable[[Driver, str], Awaitable[str | None]] = _no_successor
         self.named: Callable[[str], None] = _nobody
         self.unacked_max: Callable[[], int] = lambda: settings.limit.unacked_bytes
 
@@ -120,7 +123,10 @@ class Driver:
         self.generation.signal(Signal.START_ACKED)
         self.timers.start()
         try:
-            self._end(await self.race.run())
+            result = await self.race.run()
+            kind = wanted(self, result)
+            self.successor = None if kind is None else await self.begin_successor(self, kind)
+            self._end(result)
         except Exception:
             self._fail()
             raise
@@ -208,6 +214,12 @@ class Driver:
         self.generation.signal(Signal.TERMINAL)
         if not self.generation.head.done():
             self.generation.head.set_result(head_of(self.dialect, ending))
+
+
+async def _no_successor(driver: Driver, kind: str) -> str | None:
+    """Nobody can begin another generation."""
+    del driver, kind
+    return None
 
 
 def _nobody(upstream_id: str) -> None:

@@ -227,10 +227,10 @@ def _error(driver: "Driver", result: "AttemptResult", ending: Ending, usage: Usa
     recorder, state = driver.recorder, result.capture.state
     code = ending.code or "upstream_error"
     raw, raw_event = ending.raw, ending.raw_event
-    if raw is None or len(raw.encode()) > RAW_ERROR_BYTES_MAX or '"error"' not in raw:
-        raw_event, raw = error_frame(
-            driver.dialect.name, code, ending.message[:RAW_ERROR_BYTES_MAX], recorder.next_seq
-        )
+    ours = raw is None or len(raw.encode()) > RAW_ERROR_BYTES_MAX or '"error"' not in raw
+    message = ending.message[:RAW_ERROR_BYTES_MAX]
+    if ours or raw is None or driver.successor is not None:
+        raw_event, raw = error_frame(driver.dialect.name, code, message, recorder.next_seq, driver.successor)
     else:
         raw = driver.dialect.at_seq(raw, recorder.next_seq)
     row = ERRORS[code]
@@ -243,7 +243,8 @@ def _error(driver: "Driver", result: "AttemptResult", ending: Ending, usage: Usa
         raw_event=raw_event,
         error=ErrorEnd(
             code=code,
-            message=ending.message[:RAW_ERROR_BYTES_MAX],
+            message=message,
+            successor=driver.successor,
             retryable=row.retryable,
             retry_after_ms=ending.retry_after_ms,
             finish_reason=row.finish_reason,

@@ -16,6 +16,7 @@ from schemas.events import LogEvent, MessageStart
 from schemas.lifecycle import STAGES, Signal, State, move
 
 if TYPE_CHECKING:
+    from edge.successor import Follows
     from schemas.payloads import ProviderError
 
 
@@ -81,6 +82,7 @@ class Generation:
         self.provider_error: ProviderError | None = None
         self.first_emit_us: int | None = None
         self.wishes = NO_WISHES
+        self.follows: Follows | None = None
         self.changed_inputs: tuple[str, ...] = ()  # of the latest attempt: what is not as the client sent it
         self._waiters: list[asyncio.Future[None]] = []
 

@@ -15,7 +15,7 @@ from collections.abc import Callable
 import structlog
 
 from edge.driver import Driver
-from edge.generation import Generation
+from edge.generation import Generation, Identity
 from edge.log import EventLog
 from edge.metrics import Metrics
 from schemas.codec import Codec
@@ -93,6 +93,19 @@ class Registry:
         if key in self._alias_news:
             self._alias_news[key].set()
 
+    def named(self, identity: Identity, upstream_id: str, edge_id: str, wall_us: int) -> ControlRecord:
+        """A provider's id of an answer of this edge is known here from now on; what tells the other edges."""
+        record = ControlRecord(
+            generation_id=identity.generation_id,
+            kind=ControlKind.ALIAS,
+            edge_id=edge_id,
+            wall_us=wall_us,
+            tenant=identity.tenant,
+            alias=upstream_id,
+        )
+        self.alias(record)
+        return record
+
     async def aliased(self, upstream_id: str, tenant: str) -> str | None:
         """The generation of a tenant that has a provider's id; None for an unknown one and for another tenant's alike.
 
@@ -150,6 +163,12 @@ class Registry:
         if generation.on_disconnect == "cancel":
             self._abandon(entry)
         else:
+            self._arm_grace(entry, self._settings.disconnect.grace_s)
+
+    def await_reader(self, entry: Entry) -> None:
+        """Nobody reads it yet, and somebody is told of it now: who does not come within the grace time is gone."""
+        if entry.generation.on_disconnect != "continue" and not entry.generation.readers:
+            entry.alone_since_us = self._now_us()
             self._arm_grace(entry, self._settings.disconnect.grace_s)
 
     def cancel(self, generation_id: str, cancel: CancelRequested) -> bool:

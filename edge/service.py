@@ -29,11 +29,11 @@ from edge.opening import Opening
 from edge.recorder import LOG_UNAVAILABLE, Recorder
 from edge.registry import Entry, Registry
 from edge.resume import Desk
+from edge.successor import Follows, begin_successor
 from edge.upstream import Upstream
 from schemas.codec import Codec
 from schemas.errors import TokentrailError
 from schemas.outcomes import ERRORS
-from schemas.records import ControlKind, ControlRecord
 from schemas.settings import ApiKey, Settings
 from schemas.signing import Signing
 
@@ -134,10 +134,16 @@ class EdgeService:
         return None
 
     async def begin(
-        self, caller: ApiKey, dialect: Dialect, request: ClientRequest, headers: Mapping[str, str]
+        self,
+        caller: ApiKey,
+        dialect: Dialect,
+        request: ClientRequest,
+        headers: Mapping[str, str],
+        follows: Follows | None = None,
     ) -> Entry:
-        """A generation whose opening the log has acknowledged; raises BadRequest, Busy, LogAway."""
+        """A generation whose opening the log has acknowledged; raises BadRequest, Busy, ProvidersAway, LogAway."""
         entry = self._born(caller, dialect, request, headers)
+        entry.generation.follows = follows
         entry.driver.open()
         await self.launch(entry)
         return entry
@@ -170,9 +176,8 @@ class EdgeService:
         opened = False
         try:
             opened = await recorder.settled(self.settings.log.start_ack_s)
-            opened = (
-                opened and not entry.generation.on_log
-            )  # it slept: by now it may have been taken for dead
+            # it slept: by now it may have been taken for dead
+            opened = opened and not entry.generation.on_log
         finally:
             if not opened:  # the start may be in the log all the same, so it has an end too
                 driver.interrupt(LOG_UNAVAILABLE)
@@ -225,6 +230,7 @@ class EdgeService:
         )
         driver.named = lambda upstream_id: self._named(identity, upstream_id)
         driver.unacked_max = self.registry.unacked_share
+        driver.begin_successor = lambda driver, kind: begin_successor(self, caller, driver, headers, kind)
         entry = self.registry.add(generation, driver)
         return entry
 
@@ -264,15 +270,7 @@ class EdgeService:
 
     def _named(self, identity: Identity, upstream_id: str) -> None:
         """The provider's id of an answer is known: every edge is told whose it is, this one at once."""
-        record = ControlRecord(
-            generation_id=identity.generation_id,
-            kind=ControlKind.ALIAS,
-            edge_id=self.settings.edge.id,
-            wall_us=self.clock.wall_us(),
-            tenant=identity.tenant,
-            alias=upstream_id,
-        )
-        self.registry.alias(record)
+        record = self.registry.named(identity, upstream_id, self.settings.edge.id, self.clock.wall_us())
         self._spawn(self.log.tell(identity.generation_id.encode(), self.codec.encode(record)))
 
     def _log_failed(self, entry: Entry, reason: str) -> None:

@@ -15,7 +15,7 @@ from pipeline.generation import Generation
 from pipeline.lineage import edges_of
 from pipeline.sums import Sums
 from pipeline.timings import several_choices, timings
-from schemas.events import AttemptEnd, ErrorEnd, MessageEnd, Usage, UsageSource
+from schemas.events import AttemptEnd, ErrorEnd, LogEvent, MessageEnd, Usage, UsageSource
 from schemas.records import AttemptSummary, GenerationRecord, StallRow
 
 CLOCK_SKEW_US = 1_000_000
@@ -79,9 +79,7 @@ def generation_record(generation: Generation) -> GenerationRecord:
         committed_attempt=committed,
         attempts=_attempts(sums),
         stalls=_stall_rows(sums, committed, terminal.message_end),
-        lineage=edges_of(
-            owner.generation_id, opening, sums.starts, terminal.error.successor if terminal.error else None
-        ),
+        lineage=edges_of(owner.generation_id, opening, sums.starts, _superseded_by(terminal)),
         cancel=sums.cancel or (terminal.message_end.cancel if terminal.message_end is not None else None),
         delivered_seq=sums.delivered_seq,
         acked_seq=sums.acked_seq,
@@ -120,6 +118,12 @@ def _of_terminal(
     served = terminal.served_model if terminal is not None else None
     said["served_model"] = served or (attempt_end.served_model if attempt_end is not None else None)
     return said
+
+
+def _superseded_by(terminal: LogEvent) -> str | None:
+    """The generation that took this one's place; one that only goes on from it says so itself."""
+    error = terminal.error
+    return error.successor if error is not None and error.code == "superseded" else None
 
 
 def _committed(sums: Sums) -> int | None:

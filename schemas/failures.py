@@ -33,8 +33,14 @@ def error_body(dialect: str, code: str, message: str, status: int | None = None)
     return {"error": {"message": message, "type": kind, "param": None, "code": code}}
 
 
-def error_frame(dialect: str, code: str, message: str, seq: int) -> tuple[str | None, str]:
-    """The event name and data of the dialect's error event, as it stands on the log and on the wire."""
+def error_frame(
+    dialect: str, code: str, message: str, seq: int, successor: str | None = None
+) -> tuple[str | None, str]:
+    """The event name and data of the dialect's error event, as it stands on the log and on the wire.
+
+    ``successor``: the generation that goes on in its place stands beside the code.
+    """
+    more = {} if successor is None else {"successor": successor}
     if dialect == "openai.responses":
         data: dict[str, Any] = {
             "type": "error",
@@ -42,7 +48,10 @@ def error_frame(dialect: str, code: str, message: str, seq: int) -> tuple[str | 
             "message": message,
             "param": None,
             "sequence_number": seq,
+            **more,
         }
         return "error", orjson.dumps(data).decode()
     name = "error" if dialect == "anthropic.messages" else None
-    return name, orjson.dumps(error_body(dialect, code, message)).decode()
+    body = error_body(dialect, code, message)
+    body["error"] |= more
+    return name, orjson.dumps(body).decode()

@@ -189,7 +189,7 @@ class ErrorEnd(Struct, frozen=True, kw_only=True):
     upstream_id: str | None = None
     served_model: str | None = None
     postprocess_result: str | None = None
-    successor: str | None = None  # superseded: the generation that stands in its place
+    successor: str | None = None  # the generation that stands in its place, or goes on from it
 
 
 class Heartbeat(Struct, frozen=True, kw_only=True):

@@ -141,7 +141,14 @@ def _failed(chain: Chain, event: Failed, world: World, rules: Rules) -> Step:
         again = _again(chain, event, target, world, rules, reason)
         if again is not None:
             return again
-    return chain._replace(over=True), (End(event.number if chain.spare is None else chain.spare),)
+    return _close(chain, event.number)
+
+
+def _close(chain: Chain, last: int) -> Step:
+    """The chain is spent: an answer that does not parse is still better than the last failure."""
+    if chain.spare is None:
+        return chain._replace(over=True), (End(last),)
+    return chain._replace(over=True, committed=chain.spare), (Commit(chain.spare), End(chain.spare))
 
 
 def _without(chain: Chain, number: int) -> tuple[tuple[int, int], ...]:
@@ -182,8 +189,7 @@ def _due(chain: Chain, start: Start, world: World) -> Step:
         return chain, ()
     chain = chain._replace(again=None)
     if chain.forbidden or not world.open:
-        last = start.after if chain.spare is None else chain.spare
-        return chain._replace(over=True), (End(last or 0),)
+        return _close(chain, start.after or 0)
     if start.target not in world.open:
         target = min(world.open, key=lambda t: (chain.failed.count(t), t))
         start = start._replace(target=target, reason="fallback" if start.reason == "retry" else start.reason)

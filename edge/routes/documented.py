@@ -128,6 +128,14 @@ CALL_HEADERS = [
         "What happens when no reader is left.",
         {"type": "string", "enum": ["grace", "continue", "cancel"]},
     ),
+    header("X-Tokentrail-Hold-Ms", "Hold content back so long, so that another attempt may still win.", _MS),
+    *[
+        header(name, what, {"type": "string", "enum": ["restart", "continue"]})
+        for name, what in (
+            ("X-Tokentrail-On-Stall", "What follows when the provider falls silent after content."),
+            ("X-Tokentrail-On-Break", "What follows when its stream breaks after content."),
+        )
+    ],
     header(
         "Idempotency-Key",
         "Calls with the same key and body within a day are one: the later ones get the first one's generation.",

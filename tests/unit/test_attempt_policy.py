@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 from edge.policy.chain import Chain, step
 from edge.policy.moves import (
     Began,
+    Commit,
     Delivered,
     Due,
     End,
@@ -132,7 +133,7 @@ def test_an_answer_that_does_not_parse_is_asked_for_once_more():
     chain, _ = step(chain, Failed(1, "bad_request"), world(), rules)
     assert chain.over
     _, actions = step(after(Ended(0, "malformed"), rules=rules)[0], Failed(1, "bad_request"), world(), rules)
-    assert actions == (End(0),)
+    assert actions == (Commit(0), End(0))
 
 
 def test_a_hedge_goes_to_a_provider_of_its_own():
