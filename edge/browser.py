@@ -18,6 +18,7 @@ METHODS = b"GET, HEAD, POST, OPTIONS"
 EXPOSED = (
     "X-Generation-Id",
     "X-Request-Id",
+    "X-Reader-Id",
     "X-Resumed-From",
     "X-Resume-Mode",
     "X-Should-Retry",

@@ -59,6 +59,7 @@ class EventStream:
         resumed_from: the cursor's seq, None for a first connect.
         generation: of this edge, where the head waits for its first valid event.
         opening: what the head of a generation elsewhere waits for; None of both: the head goes out at once.
+        prelude: whole frames without id that go out behind the head.
 
     """
 
@@ -74,6 +75,7 @@ class EventStream:
         resumed_from: int | None = None,
         generation: Generation | None = None,
         opening: Callable[[], Awaitable[Head]] | None = None,
+        prelude: bytes = b"",
     ) -> None:
         self._follower = follower
         self._frames = frames
@@ -84,6 +86,8 @@ class EventStream:
         self._resumed_from = resumed_from
         self._generation = generation
         self._opening = opening
+        self._prelude = prelude
+        self._send: Send | None = None
         self._head_out: asyncio.Task[None] | None = None
         self._ended = False
         self._first = True
@@ -98,12 +102,13 @@ class EventStream:
             await send(self._head_message())
             await send({"type": "http.response.body", "body": b"", "more_body": False})
             return
+        self._send = send
         self._hooks.opened()
         loop = asyncio.get_running_loop()
         pump = loop.create_task(self._pump(send))
         watch = loop.create_task(gone(receive))
         remote = loop.create_task(self._hooks.remote())
-        self._beat = loop.call_later(self._heartbeat_s, self._heartbeat_due, send)
+        self._beat = loop.call_later(self._heartbeat_s, self._heartbeat_due)
         try:
             await asyncio.wait({pump, watch}, return_when=asyncio.FIRST_COMPLETED)
             if pump.done():
@@ -116,6 +121,20 @@ class EventStream:
             await asyncio.gather(pump, watch, remote, *self._side, return_exceptions=True)
             self._follower.close()
             self._hooks.closed()
+
+    def beside(self, frames: bytes) -> bool:
+        """Write whole frames without id between the others; False where nothing is written any more."""
+        if self._ended or self._send is None:
+            return False
+        task = asyncio.get_running_loop().create_task(self._beside(frames, self._send))
+        self._side.add(task)
+        task.add_done_callback(self._side.discard)
+        return True
+
+    async def _beside(self, frames: bytes, send: Send) -> None:
+        await self._start(send)
+        if not self._ended:
+            await send({"type": "http.response.body", "body": frames, "more_body": True})
 
     async def _pump(self, send: Send) -> None:
         head = await self._head()
@@ -159,7 +178,8 @@ class EventStream:
 
     async def _send_head(self, send: Send) -> None:
         await send(self._head_message())
-        await send({"type": "http.response.body", "body": comment_line("tokentrail"), "more_body": True})
+        body = comment_line("tokentrail") + self._prelude
+        await send({"type": "http.response.body", "body": body, "more_body": True})
 
     def _head_message(self) -> Message:
         headers = [*STREAM_HEADERS, *self._headers, *changed(self._generation)]
@@ -205,20 +225,11 @@ class EventStream:
             }
         )
 
-    def _heartbeat_due(self, send: Send) -> None:
+    def _heartbeat_due(self) -> None:
         if self._ended:
             return
-        loop = asyncio.get_running_loop()
-        task = loop.create_task(self._heartbeat(send))
-        self._side.add(task)
-        task.add_done_callback(self._side.discard)
-        self._beat = loop.call_later(self._heartbeat_s, self._heartbeat_due, send)
-
-    async def _heartbeat(self, send: Send) -> None:
-        await self._start(send)
-        if not self._ended:
-            body = self._frames.heartbeat(*self._stage())
-            await send({"type": "http.response.body", "body": body, "more_body": True})
+        self.beside(self._frames.heartbeat(*self._stage()))
+        self._beat = asyncio.get_running_loop().call_later(self._heartbeat_s, self._heartbeat_due)
 
 
 def changed(generation: Generation | None) -> list[tuple[bytes, bytes]]:

@@ -13,6 +13,8 @@ from schemas.events import Kind
 from schemas.failures import error_frame
 
 NATIVE = "native"
+ACK_EVERY = 32
+"""Native frames between two that ask for an acknowledgement, by a line that decoders ignore."""
 RETRY_MS = 2000
 
 
@@ -68,5 +70,8 @@ class Frames:
             return b""
         else:
             name, data = event.raw_event or "", event.raw
+        line = (
+            f"ack: {seq}\n".encode() if self.dialect == NATIVE and seq % ACK_EVERY == ACK_EVERY - 1 else b""
+        )
         cursor = render(seq, delivered.partition, delivered.offset, self._signer.sign(seq))
-        return encode_frame(name or None, cursor, data)
+        return line + encode_frame(name or None, cursor, data)

@@ -11,6 +11,7 @@ import asyncio
 import contextlib
 from collections import OrderedDict
 from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 import structlog
 
@@ -23,6 +24,9 @@ from schemas.errors import Poison, SchemaUnknown
 from schemas.events import CancelRequested, ClientReader, Kind, Stage
 from schemas.records import ControlKind, ControlRecord
 from schemas.settings import Settings
+
+if TYPE_CHECKING:
+    from edge.emit import EventStream
 
 log = structlog.get_logger()
 
@@ -54,6 +58,9 @@ class Registry:
         self._now_us = now_us
         self._entries: dict[str, Entry] = {}
         self._running = 0
+        self.streams: dict[
+            tuple[str, str], EventStream
+        ] = {}  # by generation and reader: what can be acknowledged
         self._aliases: OrderedDict[tuple[str | None, str], str] = OrderedDict()  # (tenant, id) → generation
         self._alias_news: dict[tuple[str | None, str], asyncio.Event] = {}
 
@@ -148,6 +155,12 @@ class Registry:
         if entry.grace is not None:
             entry.grace.cancel()
             entry.grace = None
+
+    def acked(self, generation_id: str, reader: ClientReader) -> None:
+        """A reader says what it has; the log is told while the generation runs here."""
+        entry = self._entries.get(generation_id)
+        if entry is not None and not entry.finished:
+            entry.driver.note_reader(Kind.CLIENT_ACK, reader)
 
     def detach(self, generation: Generation, reader: ClientReader) -> None:
         """A local reader left."""

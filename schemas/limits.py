@@ -42,6 +42,12 @@ class Limit(Section):
     aliases_max: int = Field(
         100_000, gt=0, description="providers' ids of answers, about 300 bytes each; the oldest are forgotten"
     )
+    ack_ranges: int = Field(
+        64, gt=0, description="ranges of one acknowledgement, or of a resume's; above: 400"
+    )
+    resent_events: int = Field(
+        1_024, gt=0, description="events that one acknowledgement has sent again; above: 400"
+    )
     claims_max: int = Field(
         200_000, gt=0, description="idempotency keys of a day, about 600 bytes each; the oldest are forgotten"
     )

@@ -12,7 +12,7 @@ from starlette.requests import ClientDisconnect
 
 from edge.auth import Unauthorized
 from edge.dialects import BadRequest
-from edge.emit import Hooks
+from edge.emit import EventStream, Hooks
 from edge.follow import Follower
 from edge.generation import Generation
 from edge.health import ProvidersAway
@@ -147,23 +147,27 @@ class ReaderHooks(Hooks):
         self._model = service.metrics.model(model)
         self._opened_us = service.clock.now_us() if generation is None else generation.accepted_us
         self._first_us: int | None = None
-        self._reader_id = f"{service.clock.random_bits(64):016x}"
+        self.reader_id = f"{service.clock.random_bits(64):016x}"
+        self.stream: EventStream | None = None
         self._resumed_from = follower.reading.next_seq - 1 if follower.reading.next_seq else None
         self._ended = False
 
     def opened(self) -> None:
         """See Hooks."""
+        if self.stream is not None:
+            self._service.registry.streams[self._follower.generation_id, self.reader_id] = self.stream
         if self._generation is not None:
-            reader = ClientReader(reader_id=self._reader_id, resumed_from=self._resumed_from)
+            reader = ClientReader(reader_id=self.reader_id, resumed_from=self._resumed_from)
             self._service.registry.attach(self._generation, reader)
 
     def closed(self) -> None:
         """See Hooks."""
+        self._service.registry.streams.pop((self._follower.generation_id, self.reader_id), None)
         if self._generation is not None:
             last = self._follower.reading.next_seq - 1
             reason = "ended" if self._ended else "connection_lost"
             reader = ClientReader(
-                reader_id=self._reader_id, last_seq=last if last >= 0 else None, reason=reason
+                reader_id=self.reader_id, last_seq=last if last >= 0 else None, reason=reason
             )
             self._service.registry.detach(self._generation, reader)
 

@@ -94,6 +94,7 @@ def streamed(schema: Schema | None = None) -> dict[int | str, Schema]:
     said["headers"] = {
         "X-Generation-Id": {"schema": {"type": "string", "format": "uuid"}},
         "X-Request-Id": {"schema": _TEXT},
+        "X-Reader-Id": {"schema": _TEXT},
         "X-Resumed-From": {"schema": {"type": "string", "pattern": "^[0-9]+$"}},
     }
     return {200: said}
@@ -151,6 +152,11 @@ CURSOR_HEADERS = [
         "`from-start` plays it all again, whatever the id says.",
         {"type": "string", "enum": ["after-last-id", "from-start"]},
     ),
+    header(
+        "X-Resumption-Checksum",
+        "What the client has: `0-31:0a1b2c3d,…`, CRC-32s over the joined data (native).",
+    ),
+    header("X-Resume-Nack", "What it lacks: `5-7,12` (native). It is sent again before the rest."),
 ]
 _LINK: Schema = {"type": "string", "pattern": "^/v1/generations/"}
 _COMPONENTS: dict[str, Schema] = {

@@ -20,6 +20,7 @@ from edge.follow import Hole, LogSilent, OffsetGone
 from edge.frames import NATIVE, Frames
 from edge.result import body_of
 from edge.resume import Opened, Presented, Refusal
+from edge.routes.acks import prelude_of
 from edge.routes.common import Forbidden, ReaderHooks, failure, request_id_of, service_of
 from edge.routes.dialects import read_body, stage_of
 from edge.routes.documented import (
@@ -45,6 +46,7 @@ from schemas.settings import ApiKey
 router = APIRouter(default_response_class=Response)
 log = structlog.get_logger()
 CANCEL_BYTES_MAX = 4_096
+SSE = "text/event-stream; charset=utf-8"
 _REASONS = ("user_abort", "client_disconnect", "policy_violation")
 _CANCEL = VISITED | json_body(
     {
@@ -77,8 +79,11 @@ async def events(
     service = service_of(request)
     caller = await visitor_of(request, generation_id)
     shown = presented(request, after)
+    prelude = await prelude_of(request, service, caller, generation_id, dialect)
     opened = await service.desk.open_stream(caller, generation_id, shown)
     if isinstance(opened, Refusal):
+        if opened.status == 204 and isinstance(prelude, bytes) and prelude:  # noqa: PLR2004 - HTTP's own number
+            return Response(prelude, headers={"x-generation-id": generation_id}, media_type=SSE)
         service.metrics.resumes.labels(str(opened.status)).inc()
         return refusal(opened)
     if dialect not in (NATIVE, opened.dialect):
@@ -86,8 +91,11 @@ async def events(
         return failure(
             "bad_request", f"this generation was made in {opened.dialect}: ask for that dialect or native"
         )
+    if isinstance(prelude, Refusal):
+        opened.follower.close()
+        return refusal(prelude)
     service.metrics.resumes.labels("200").inc()
-    return AsgiResponse(stream(service, request, opened, dialect))
+    return AsgiResponse(stream(service, request, opened, dialect, prelude))
 
 
 def presented(request: Request, after: str | None) -> Presented:
@@ -106,7 +114,9 @@ def refusal(answer: Refusal) -> Response:
     return failure(answer.code, status=answer.status, beside=beside)
 
 
-def stream(service: EdgeService, request: Request, opened: Opened, dialect: str) -> EventStream:
+def stream(
+    service: EdgeService, request: Request, opened: Opened, dialect: str, prelude: bytes = b""
+) -> EventStream:
     """The response of an opened stream."""
     follower = opened.follower
     local = service.registry.get(follower.generation_id)
@@ -124,15 +134,21 @@ def stream(service: EdgeService, request: Request, opened: Opened, dialect: str)
         else lambda: ("unknown", (service.clock.now_us() - began_us) // 1000)
     )
     model = local.identity.start.model if local is not None else "unknown"
-    return EventStream(
+    hooks = ReaderHooks(service, follower, local, model)
+    headers.append((b"x-reader-id", hooks.reader_id.encode()))
+    response = EventStream(
         follower,
         frames,
         headers,
         service.settings.stream.heartbeat_s,
         stage,
-        ReaderHooks(service, follower, local, model),
+        hooks,
         resumed_from=opened.resumed_from,
+        prelude=prelude,
     )
+    if dialect == NATIVE:
+        hooks.stream = response
+    return response
 
 
 @router.get(

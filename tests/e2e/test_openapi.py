@@ -30,6 +30,7 @@ OPERATIONS = [
     ("POST", "/v1/generations/{generation_id}/cancel"),
     ("POST", "/v1/cancel/{generation_id}"),
     ("POST", "/v1/generations/{generation_id}/tickets"),
+    ("POST", "/v1/generations/{generation_id}/ack"),
     ("GET", "/healthz"),
     ("GET", "/readyz"),
     ("GET", "/metrics"),
