@@ -104,7 +104,8 @@ def _jittery(evidence: Evidence) -> tuple[str, str]:
 def _after_cancel(evidence: Evidence) -> tuple[str, str]:
     parts = []
     if evidence.get("tokens_after"):
-        parts.append(f"about {evidence['tokens_after']} tokens came after it")
+        tokens = evidence["tokens_after"]
+        parts.append(f"about {tokens} token{'' if tokens == 1 else 's'} came after it")
     if evidence.get("after_us") is not None:
         parts.append(f"the provider's socket was closed {_ms(evidence['after_us'])} later")
     if not evidence.get("socket_released"):

@@ -104,13 +104,20 @@ def bar(row: Row, stalls: Sequence[Row], scale: Scale) -> str:
 
 
 def marked(marks: Sequence[Mark], scale: Scale) -> str:
-    """A line with a letter under each instant; of two that fall into one column the later moves on."""
+    """A line with a letter under each instant; those that fall into one column stand side by side, the last at its end.
+
+    Where there are more than columns, the first of them are left out.
+    """
+    shown = marks[-scale.width :]
+    columns: list[int] = []
+    for mark in shown:
+        columns.append(max(scale.column(mark.at_ms), columns[-1] + 1 if columns else 0))
+    last = scale.width
+    for place in reversed(range(len(columns))):
+        last = columns[place] = min(columns[place], last - 1)
     cells = [" "] * scale.width
-    for mark in marks:
-        at = scale.column(mark.at_ms)
-        while at < scale.width - 1 and cells[at] != " ":
-            at += 1
-        cells[at] = mark.letter
+    for column, mark in zip(columns, shown, strict=True):
+        cells[column] = mark.letter
     return "".join(cells).rstrip()
 
 
@@ -133,7 +140,7 @@ def _label(row: Row) -> str:
 
 def _outcome(row: Row) -> str:
     words = [row.get("outcome") or "?", row.get("error_code"), "committed" if row.get("committed") else None]
-    return ", ".join(str(word) for word in words if word)
+    return ", ".join(dict.fromkeys(str(word) for word in words if word))
 
 
 def _styled(text: str, styles: Mapping[str, str]) -> Text:

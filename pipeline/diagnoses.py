@@ -34,6 +34,8 @@ PAUSE_US_MIN = 1_000_000
 """So long the edge itself did not read before its readers must have noticed."""
 AFTER_CANCEL_US_MAX = 500_000
 """A soft cancel lets the read in progress finish (200 ms); after this the socket should be closed."""
+SOFT_TOKENS_MAX = 20
+"""So much the read in progress may bring; after a hard cancel nothing is waited for."""
 RETRY_STORM_ATTEMPTS = 3
 """Tries of one generation, hedges not counted: the default chain spent to its end."""
 
@@ -161,7 +163,8 @@ def _cost_after_cancel(known: Known) -> Evidence | None:
     )
     last_us = max((released.at_us for end in known.ends.values() for released in end.released), default=None)
     after_us = None if last_us is None or cancel.at_us is None else max(0, last_us - cancel.at_us)
-    if not tokens and not open_sockets and (after_us or 0) <= AFTER_CANCEL_US_MAX:
+    allowed = SOFT_TOKENS_MAX if cancel.mode == "soft" else 0
+    if (tokens or 0) <= allowed and not open_sockets and (after_us or 0) <= AFTER_CANCEL_US_MAX:
         return None
     return {
         "tokens_after": tokens,

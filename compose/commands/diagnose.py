@@ -26,6 +26,7 @@ _DIAGNOSES = f"""
     UNION ALL
     SELECT 'across' AS scope, name, evidence FROM diagnoses_across WHERE {_ID}
 """  # noqa: S608
+_FOLLOW_UP = f"SELECT why, follow_up FROM bad_cases WHERE {_ID}"  # noqa: S608
 
 
 class NotFinalized(TokentrailError):
@@ -51,21 +52,27 @@ def diagnose(
     found = [
         (row["scope"], finding(row["name"], row["evidence"])) for row in query(warehouse, _DIAGNOSES, params)
     ]
+    case = next(iter(query(warehouse, _FOLLOW_UP, params)), None)
     if as_json:
-        print_json(as_object(generation_id, rows[0], found))
+        print_json(as_object(generation_id, rows[0], found, case))
         return
     out.print(f"[bold]{generation_id}[/]  {escape(_summary(rows[0]))}")
     if not found:
         out.print("[green]None of the six diagnoses holds.[/]")
     for scope, one in found:
         _print(scope, one)
+    if case is not None:
+        out.print(f"\nfollow-up ({escape(', '.join(case['why']))}): [bold]{escape(case['follow_up'])}[/]")
 
 
-def as_object(generation_id: str, row: Row, found: list[tuple[str, Finding]]) -> dict[str, Any]:
+def as_object(
+    generation_id: str, row: Row, found: list[tuple[str, Finding]], case: Row | None
+) -> dict[str, Any]:
     """The answer for scripts."""
     return {
         "generation_id": generation_id,
         "generation": row,
+        "bad_case": case,
         "diagnoses": [
             {
                 "scope": scope,

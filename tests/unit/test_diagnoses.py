@@ -12,6 +12,7 @@ from pipeline.diagnoses import (
     PAUSE_US_MIN,
     RETRY_STORM_ATTEMPTS,
     SLOW_FIRST_TOKEN_US,
+    SOFT_TOKENS_MAX,
 )
 from schemas.events import (
     CancelRequested,
@@ -162,9 +163,9 @@ def test_uneven_gaps_need_enough_of_them(events, jittery):
     assert ("jittery_stream" in found(records)) is jittery
 
 
-def cancelled(*, at_us, tokens, released=CLOSED, generated=10, **fields):
+def cancelled(*, at_us, tokens, released=CLOSED, generated=10, mode="hard", **fields):
     """Give a generation that was cancelled, the provider's socket released at half a second."""
-    cancel = CancelRequested(mode="soft", reason="user_abort", at_us=at_us, tokens_generated=tokens)
+    cancel = CancelRequested(mode=mode, reason="user_abort", at_us=at_us, tokens_generated=tokens)
     asked = log_event(Kind.CANCEL_REQUESTED, after_seq=3, cancel=cancel, **at(at_us // 1000))
     ended = {"outcome": Outcome.CANCELLED, "error_code": "cancelled", "released": released} | fields
     said = {"finish_reason": "cancelled", "cancel": cancel, "tokens_generated": generated}
@@ -189,6 +190,13 @@ def test_tokens_or_time_after_a_cancel(at_us, tokens, holds):
         assert evidence["socket_released"]
         assert evidence["tokens_after"] == 10 - tokens
         assert evidence["after_us"] == 500_000 - at_us
+
+
+@pytest.mark.parametrize(("more", "holds"), [(SOFT_TOKENS_MAX, False), (SOFT_TOKENS_MAX + 1, True)])
+def test_a_soft_cancel_waits_for_the_read_in_progress(more, holds):
+    """What that brings is no finding; more than it is."""
+    records = cancelled(at_us=490_000, tokens=0, generated=more, mode="soft")
+    assert ("cost_after_cancel" in found(records)) is holds
 
 
 def test_a_socket_that_nobody_is_known_to_have_closed():

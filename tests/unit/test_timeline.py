@@ -72,8 +72,13 @@ def test_marks_keep_their_order(happened):
     marks = sorted(Mark(*one) for one in happened)
     line = marked(marks, Scale(1e7, 60))
     assert len(line) <= 60
-    if len({Scale(1e7, 60).column(mark.at_ms) for mark in marks}) == len(marks):
-        assert line.replace(" ", "") == "".join(mark.letter for mark in marks)
+    assert line.replace(" ", "") == "".join(mark.letter for mark in marks)
+
+
+def test_marks_at_the_end_stand_side_by_side():
+    """A cancel just before the terminal is not hidden by it; more marks than columns lose the first."""
+    assert marked([Mark(0.0, "F"), Mark(99.0, "C"), Mark(100.0, "T")], Scale(100.0, 10)) == "F       CT"
+    assert marked([Mark(1.0, letter) for letter in "FSCT"], Scale(100.0, 3)) == "SCT"
 
 
 @pytest.mark.parametrize("columns", [20, 40, 80, 300])
