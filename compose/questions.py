@@ -108,7 +108,9 @@ QUESTIONS: dict[str, Question] = {
     ),
     "tries": Question(
         "How often was each request tried, what did all tries cost, and which gave the answer?",
-        "SELECT * FROM tries_by_request ORDER BY attempts DESC, first_start DESC LIMIT 20",
+        """SELECT request_id, generations, attempts, hedges, provider_cost, lines_without_amount,
+                  seen_generation_id, seen_attempt, seen_provider
+           FROM tries_by_request ORDER BY attempts DESC, first_start DESC LIMIT 20""",
     ),
     "storms": Question(
         "When did we call providers again and again?",

@@ -232,6 +232,16 @@ def test_how_often_it_was_tried_what_it_cost_and_what_was_seen(store):
     assert (other["request_id"], other["attempts"], other["provider_cost"]) == ("req-8", 1, None)
 
 
+def test_nothing_was_seen(store):
+    """A request that never got an answer has no try that gave it: null, not an id of zeros."""
+    put(store, tried(1, outcomes=("failed",), seen=None, content_events=0, terminal="error"))
+    (found,) = store.query(
+        "SELECT seen_generation_id, seen_attempt, seen_provider, seen_model FROM tries_by_request"
+    )
+    assert set(found.values()) <= {None, ""}
+    assert found["seen_generation_id"] is None
+
+
 def test_the_same_request_id_is_the_same_request(store):
     """A client that sends its request again under the same id tries it again, also without naming the first."""
     put(store, tried(1, request_id="mine"), tried(2, request_id="mine"), tried(3, of=2))
