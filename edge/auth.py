@@ -63,6 +63,10 @@ class Keys:
         kept = {sha256: text for sha256, text in self._by_hash.items() if text.key.id != key_id}
         self._by_hash = kept | {text.key.sha256: text for text in texts}
 
+    def ids_of(self, tenant: str) -> set[str]:
+        """The ids of a tenant's keys that are known here."""
+        return {text.key.id for text in self._by_hash.values() if text.key.tenant == tenant}
+
     def identify(self, headers: Mapping[str, str]) -> ApiKey:
         """The key of ``Authorization: Bearer`` or ``x-api-key``; Unauthorized says what to send.
 

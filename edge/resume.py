@@ -7,6 +7,8 @@ then the log, then the archive: each only where the one before does not hold wha
 never taken for one that holds nothing. Before: ``find``, ``past``. After: ``follow``, ``emit``.
 """
 
+from collections.abc import Callable
+
 from edge.archive import Archive, ArchiveAway, Found
 from edge.clock import Clock
 from edge.configured import Configured
@@ -56,6 +58,7 @@ class Desk:
         clock: the process's.
         archive: what the log does not hold any more; None where there is none.
         configured: what is forgotten on request.
+        key_ids: the ids of a tenant's keys.
 
     """
 
@@ -68,7 +71,9 @@ class Desk:
         clock: Clock,
         archive: Archive | None = None,
         configured: Configured | None = None,
+        key_ids: Callable[[str], set[str]] = lambda _: set(),
     ) -> None:
+        self._key_ids = key_ids
         self._settings = settings
         self._skew_ms = settings.resume.skew_s * 1000
         self._log = log
@@ -164,6 +169,14 @@ class Desk:
             return ask.plain_allowed and ask.caller.id == key_id
         return self._signing.verify(ask.generation_id, ask.cursor, key_id, self._clock.wall_us())
 
+    def _given_out(self, ask: Ask) -> bool:
+        """Whether an edge gave this id out to the caller's tenant: it is signed for one of its keys."""
+        if ask.cursor is None:
+            return False
+        owners, now_us = self._key_ids(ask.caller.tenant) | {ask.caller.id}, self._clock.wall_us()
+        good = [self._signing.verify(ask.generation_id, ask.cursor, owner, now_us) for owner in owners]
+        return any(good)
+
     def _local(self, ask: Ask, local: Generation) -> Opened | Refusal:
         identity = local.identity
         if identity.tenant != ask.caller.tenant:
@@ -204,9 +217,7 @@ class Desk:
 
     async def _archived(self, ask: Ask, answer: Opened | Refusal | None) -> Opened | Refusal:
         """What the archive makes of it. ``answer``: that of the log alone, None where it holds nothing of it."""
-        given_out = ask.cursor is not None and self._signing.verify(
-            ask.generation_id, ask.cursor, ask.caller.id, self._clock.wall_us()
-        )
+        given_out = self._given_out(ask)
         from_seq = max(0, ask.next_seq - 1)
         alone = answer is None and not given_out
         past = await self._past(ask.caller, ask.generation_id, from_seq, alone=alone)

@@ -60,7 +60,16 @@ class EdgeService:
             lambda: clock.wall_us() // 1000, self.registry.erase, self.keys.configure
         )
         self.archive = Archive(settings.clickhouse) if settings.clickhouse.url else None
-        self.desk = Desk(settings, event_log, codec, self.registry, clock, self.archive, self.configured)
+        self.desk = Desk(
+            settings,
+            event_log,
+            codec,
+            self.registry,
+            clock,
+            self.archive,
+            self.configured,
+            self.keys.ids_of,
+        )
         self.health = Health(settings)
         self.upstream = Upstream(settings.timeout.connect_s, settings.limit.upstream_head_bytes)
         self.signing = Signing(settings.secrets.cursor)

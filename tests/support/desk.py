@@ -27,7 +27,16 @@ class Scene:
         if where == "memory":
             self.registry.add(self.writer.generation, driver=None)
         clock = self.writer.clock.clock()
-        self.desk = Desk(settings, self.writer.log, CODEC, self.registry, clock, archive, configured)
+        self.desk = Desk(
+            settings,
+            self.writer.log,
+            CODEC,
+            self.registry,
+            clock,
+            archive,
+            configured,
+            lambda tenant: {k.id for k in (OWNER, COLLEAGUE, STRANGER) if k.tenant == tenant},
+        )
 
     @property
     def id(self):

@@ -67,3 +67,23 @@ async def test_memory_is_bounded(edge):
         edge.service.registry.alias(told(f"resp_{n}", f"g{n}"))
     found = [await edge.service.registry.aliased(f"resp_{n}", "acme") for n in range(5)]
     assert found == [None, None, "g2", "g3", "g4"]
+
+
+async def test_what_nobody_tells_any_more_is_in_the_archive(edge):
+    """An id that control has forgotten is asked of the archive, for the caller's tenant; one that is told is not."""
+    asked = []
+
+    class Archive:
+        async def generation_named(self, tenant, upstream_id):
+            asked.append((tenant, upstream_id))
+            return "g-old" if tenant == "acme" else None
+
+        async def close(self):
+            """Nothing to close."""
+
+    edge.service.archive = Archive()
+    edge.service.registry.alias(told("resp_1"))
+    assert await edge.service.alias_of("resp_1", "acme") == "g1"
+    assert await edge.service.alias_of("resp_0", "acme") == "g-old"
+    assert await edge.service.alias_of("resp_0", "other") is None
+    assert asked == [("acme", "resp_0"), ("other", "resp_0")]

@@ -135,12 +135,27 @@ async def test_unknown_and_foreign_generations_look_the_same(scene):
 
 
 async def test_what_was_once_here_is_gone_and_not_unknown():
-    """A good signature for a generation that nothing is held of: 410."""
+    """A good signature for a generation that nothing is held of: 410 for every key of its tenant, 404 for any other."""
     scene = await Scene("log").written()
     cursor = scene.cursor(2)
     scene.writer.log.drop(scene.writer.partition, lambda _: True)
-    assert refused(await scene.ask(last_event_id=cursor)) == (410, "resume_expired")
+    for caller in (OWNER, COLLEAGUE):
+        assert refused(await scene.ask(caller, last_event_id=cursor)) == (410, "resume_expired")
+    assert refused(await scene.ask(STRANGER, last_event_id=cursor)) == (404, "not_found")
     assert refused(await scene.ask()) == (404, "not_found")
+
+
+@pytest.mark.parametrize("skewed_ms", [0, 900, 59_000, -59_000])
+async def test_a_start_is_found_on_either_side_of_its_time(skewed_ms):
+    """Near where its id says, as a rule; else anywhere within the skew that is allowed, from its first record on."""
+    scene = Scene("log")
+    scene.writer.clock.us += skewed_ms * 1000
+    scene.writer.start()
+    scene.writer.clock.us = max(scene.writer.clock.us, 0)
+    scene.writer.text("where its id says, and not its first")
+    scene.writer.end()
+    await turns()
+    assert await scene.seqs() == [0, 1, 2]
 
 
 async def test_a_plain_seq_is_for_the_generations_own_key(scene):
