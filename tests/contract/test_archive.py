@@ -14,7 +14,7 @@ from sinks import derived, rows
 from sinks.clickhouse import ClickHouseStore
 from tests.support.archive import PAGE_ROWS, MemoryArchive, rows_of
 from tests.support.edge import Client, Writer, identity_of, shown, turns
-from tests.support.records import generation_id, ledger
+from tests.support.records import delta, generation_id, ledger
 from tests.support.warehouse import fresh_database
 
 NOW_US = time.time_ns() // 1000
@@ -134,6 +134,28 @@ async def test_what_it_says_of_a_part(filled):
     other = await written(1)
     filled._insert([row | {"raw": None} for row in rows_of(other.log)], "without raw")
     assert not (await filled.archive.find("acme", other.generation.id)).readable
+
+
+@pytest.mark.services
+def test_a_question_reads_one_generation_of_one_day(clickhouse):
+    """The engine goes to the day by the id's time and to the place by the key: other days and tenants are not read."""
+    with fresh_database(clickhouse) as store:
+        for day in range(3):
+            at_us = NOW_US - day * 86_400_000_000
+            block = [
+                rows.event_row(delta(generation_id(n, at_us), seq, "x", tenant=f"t{n % 9}"), n % 32, seq)
+                for n in range(300)
+                for seq in range(40)
+            ]
+            store.insert(rows.EVENTS, block, f"day {day}")
+        store.merge(rows.EVENTS)
+        asked = edge.archive._one("t3", generation_id(3, NOW_US))
+        for sql, more in ((edge.archive._FIND, {}), (edge.archive._PAGE_OF_ALL, {"after": -1, "rows": 9})):
+            plan = [next(iter(r.values())) for r in store.query(f"EXPLAIN indexes = 1 {sql}", asked | more)]
+            parts = [line.split()[-1] for line in plan if "Parts: 1/" in line]
+            granules = [line.split()[-1] for line in plan if "Granules:" in line and "/" in line]
+            assert "1/3" in parts, plan
+            assert granules[-1].startswith("1/"), plan
 
 
 @pytest.mark.services
