@@ -11,7 +11,7 @@ import orjson
 from edge.dialects import Dialect
 from edge.emit import Hooks, Message, Receive, Send, advice, changed, gone
 from edge.ending import head_of_event
-from edge.follow import Follower, Hole, LogSilent, OffsetGone
+from edge.follow import Erased, Follower, Hole, LogSilent, OffsetGone
 from edge.generation import Generation, Head
 from schemas.events import Kind, LogEvent
 from schemas.failures import error_body
@@ -44,10 +44,10 @@ async def first_answer(
             events.extend(delivered.event for delivered in await follower.read())
             if not events[-1].is_terminal and (said := dialect.assemble(events)):
                 return 200, orjson.dumps(said), []
-    except (Hole, OffsetGone, LogSilent):
-        row = ERRORS["log_unavailable"]
-        body = orjson.dumps(error_body(dialect.name, "log_unavailable", row.meaning))
-        return row.status, body, advice(row.retryable)
+    except (Hole, OffsetGone, LogSilent) as error:
+        code = "erased" if isinstance(error, Erased) else "log_unavailable"
+        row = ERRORS[code]
+        return row.status, orjson.dumps(error_body(dialect.name, code, row.meaning)), advice(row.retryable)
     finally:
         follower.close()
     head = await _head(dialect, events, generation)

@@ -35,8 +35,9 @@ def test_every_shipped_statement_may_run_twice():
     for migration in migrate.shipped():
         for statement in migrate.statements(migration.text):
             repeatable = re.match(r"CREATE (TABLE IF NOT EXISTS|OR REPLACE VIEW) ", statement)
-            columns = re.findall(r"^    (\w+ COLUMN(?: IF NOT EXISTS)?) ", statement, re.MULTILINE)
-            added = statement.startswith("ALTER TABLE ") and set(columns) == {"ADD COLUMN IF NOT EXISTS"}
+            changes = re.findall(r"^    (\w+ (?:COLUMN|INDEX)(?: IF NOT EXISTS)?) ", statement, re.MULTILINE)
+            may = {"ADD COLUMN IF NOT EXISTS", "ADD INDEX IF NOT EXISTS"}
+            added = statement.startswith("ALTER TABLE ") and changes and set(changes) <= may
             assert repeatable or added, statement[:60]
 
 
