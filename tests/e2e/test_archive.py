@@ -84,11 +84,11 @@ async def test_on_a_topic_that_was_made_anew(clickhouse, tmp_path, http):
         servers = broker.bootstrap_servers
         await apply(servers, window_days=Resume().window_days)
         with fresh_database(clickhouse) as store:
-            async with place(servers, clickhouse, store) as here:
+            async with place(servers, clickhouse, store, alone=True) as here:
                 old = [await said(http, here, dialect) for dialect in CALLS]
                 await here.store_all()
             await _made_anew(servers)
-            async with place(servers, clickhouse, store) as here:
+            async with place(servers, clickhouse, store, alone=True) as here:
                 for _ in range(2):  # first it is empty, then others lie where the hints point
                     for dialect, (generation_id, live) in zip(CALLS, old, strict=True):
                         ids = ids_of(live)

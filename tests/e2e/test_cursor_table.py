@@ -35,8 +35,8 @@ def store(clickhouse):
 
 def tampered(event_id, generation_id):
     """Give what a thief might send: each part changed, other secrets, seqs, keys, generations, and no signature at all."""
-    head, sig = event_id.rsplit("-", 1)
-    seq, hint = head.split("-")
+    seq, hint, sig = event_id.split("-", 2)
+    head = f"{seq}-{hint}"
     other = uuid7(wall_ms(), 5)
     partition, offset = map(int, hint.split("."))
 

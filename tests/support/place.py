@@ -84,20 +84,17 @@ class Place:
 
 
 @contextlib.asynccontextmanager
-async def place(kafka, clickhouse, store):
-    """Run them until the block is left."""
+async def place(kafka, clickhouse, store, *, alone=False):
+    """Run them until the block is left; ``alone``: one edge is all three, and what it knows of others is the log's."""
     database = store.query("SELECT currentDatabase() AS name")[0]["name"]
     async with Simulator(port=0) as simulator, contextlib.AsyncExitStack() as stack:
         urls = []
-        for edge_id, url in (
-            ("edge-o", clickhouse),
-            ("edge-a", clickhouse),
-            ("edge-b", "http://127.0.0.1:1"),
-        ):
+        three = [("edge-o", clickhouse), ("edge-a", clickhouse), ("edge-b", "http://127.0.0.1:1")]
+        for edge_id, url in three[:1] if alone else three:
             settings = settings_of(kafka, url, database, simulator, edge_id)
             edge = await stack.enter_async_context(running_edge(settings, KafkaLog(settings, Codec())))
             urls.append(f"http://127.0.0.1:{edge.port}")
-        yield Place(kafka, store, urls, settings)
+        yield Place(kafka, store, urls * 3 if alone else urls, settings)
 
 
 async def said(http, place, dialect):
