@@ -247,13 +247,6 @@ class EdgeService:
         """The secret that signs a generation's ids: the one in force at its start, whoever reads and whenever."""
         return self.signing.secret_of(generation_id, self.clock.wall_us())
 
-    async def alias_of(self, upstream_id: str, tenant: str) -> str | None:
-        """The tenant's generation with a provider's id: as the edges told one another, else as the archive has it."""
-        found = await self.registry.aliased(upstream_id, tenant)
-        if found is None and self.archive is not None:
-            found = await self.archive.generation_named(tenant, upstream_id)
-        return found
-
     async def _settle(self, entry: Entry) -> None:
         try:
             await entry.driver.recorder.settled(self.settings.log.delivery_s)

@@ -45,7 +45,7 @@ async def retrieve(
 ) -> Response:
     """The response as far as it is, or (``stream=true``) its events behind ``starting_after``, live or again."""
     service, caller = service_of(request), caller_of(request)
-    generation_id = await service.alias_of(response_id, caller.tenant)
+    generation_id = await generation_of(service, response_id, caller.tenant)
     if generation_id is None:
         return _unknown(response_id)
     if stream_it.lower() not in _YES:
@@ -67,13 +67,21 @@ async def retrieve(
 async def cancel(request: Request, response_id: str) -> Response:
     """End a response, from any edge; idempotent. Answers it as it is then."""
     service, caller = service_of(request), caller_of(request)
-    generation_id = await service.alias_of(response_id, caller.tenant)
+    generation_id = await generation_of(service, response_id, caller.tenant)
     if generation_id is None:
         return _unknown(response_id)
     seen = await end(service, caller, generation_id, CancelRequested(requested_by=caller.id))
     if isinstance(seen, Refusal):
         return refusal(seen)
     return await _as_it_is(service, caller, generation_id)
+
+
+async def generation_of(service: EdgeService, response_id: str, tenant: str) -> str | None:
+    """The tenant's generation with a provider's id: as the edges told one another, else as the archive has it."""
+    found = await service.registry.aliased(response_id, tenant)
+    if found is None and service.archive is not None:
+        found = await service.archive.generation_named(tenant, response_id)
+    return found
 
 
 async def _as_it_is(service: EdgeService, caller: ApiKey, generation_id: str) -> Response:

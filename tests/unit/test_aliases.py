@@ -5,6 +5,7 @@ import asyncio
 import pytest
 
 from edge import registry
+from edge.routes.responses import generation_of
 from schemas.records import ControlKind, ControlRecord
 from tests.support.edge import CODEC
 from tests.support.running import edge_with
@@ -83,7 +84,7 @@ async def test_what_nobody_tells_any_more_is_in_the_archive(edge):
 
     edge.service.archive = Archive()
     edge.service.registry.alias(told("resp_1"))
-    assert await edge.service.alias_of("resp_1", "acme") == "g1"
-    assert await edge.service.alias_of("resp_0", "acme") == "g-old"
-    assert await edge.service.alias_of("resp_0", "other") is None
+    assert await generation_of(edge.service, "resp_1", "acme") == "g1"
+    assert await generation_of(edge.service, "resp_0", "acme") == "g-old"
+    assert await generation_of(edge.service, "resp_0", "other") is None
     assert asked == [("acme", "resp_0"), ("other", "resp_0")]
