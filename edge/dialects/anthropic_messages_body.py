@@ -30,9 +30,10 @@ def assemble(events: Iterable[LogEvent]) -> dict[str, Any]:
         kind, index = said.get("type") or event.raw_event, index_of(said.get("index"))
         if kind == "message_start":
             message |= fields(said.get("message"))
-            blocks = dict(enumerate(items(message.get("content"))))
+            blocks, inputs = dict(enumerate(items(message.get("content")))), {}
         elif kind == "content_block_start":
             blocks[index] = fields(said.get("content_block"))
+            inputs.pop(index, None)
             _relabel(message, blocks[index])
         elif kind == "content_block_delta":
             _delta(blocks, inputs, index, fields(said.get("delta")))

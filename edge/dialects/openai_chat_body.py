@@ -42,11 +42,19 @@ def assemble(events: Iterable[LogEvent]) -> dict[str, Any]:
 def _merge_choice(into: dict[str, Any], choice: dict[str, Any]) -> None:
     for key, value in choice.items():
         if key == "delta":
-            _merge(into.setdefault("message", {}), fields(value))
+            _merge(_object_in(into, "message"), fields(value))
         elif key == "logprobs" and isinstance(value, dict):
-            _merge(into.setdefault(key, {}), value)
+            _merge(_object_in(into, key), value)
         elif value not in (None, "") or key not in into:
             into[key] = value
+
+
+def _object_in(into: dict[str, Any], key: str) -> dict[str, Any]:
+    """The object at a key; one that is new where nothing, a null or something else stands there."""
+    if not isinstance(into.get(key), dict):
+        into[key] = {}
+    found: dict[str, Any] = into[key]
+    return found
 
 
 def _merge(into: dict[str, Any], new: dict[str, Any]) -> None:
@@ -108,7 +116,8 @@ _FIND: dict[str, _Find] = {"tool_calls": _of_call}
 
 
 def _finished(index: int, choice: dict[str, Any]) -> dict[str, Any]:
-    message = choice.pop("message", {})
+    message = _object_in(choice, "message")
+    del choice["message"]
     message.setdefault("role", "assistant")
     message.setdefault("content", None)
     for call in items(message.get("tool_calls")):

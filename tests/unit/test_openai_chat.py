@@ -230,6 +230,19 @@ def test_tool_calls_are_assembled_as_they_are_understood():
     ]
 
 
+def test_logprobs_are_joined():
+    """The first chunk and the last have none, as the provider sends it: those between are joined all the same."""
+
+    def chunk(logprobs, **fields):
+        return json.dumps({"choices": [{"index": 0, "delta": fields, "logprobs": logprobs}]})
+
+    said = [{"content": [{"token": token}], "refusal": None} for token in "ab"]
+    (choice,) = assembled(chunk(None, role="assistant"), *(chunk(p, content="x") for p in said), chunk(None))[
+        "choices"
+    ]
+    assert choice["logprobs"] == {"content": [{"token": "a"}, {"token": "b"}], "refusal": None}
+
+
 def test_unknown_fields_survive_assembly():
     """A provider's own fields are in the finished body."""
     body = assembled('{"x_own": {"a": 1}, "choices": [{"index": 0, "delta": {"content": "a", "x": "1"}}]}')

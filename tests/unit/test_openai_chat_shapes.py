@@ -39,7 +39,17 @@ NAMES = ("content", "role", "tool_calls", "annotations", "refusal", "reasoning",
 INNER = st.dictionaries(
     st.sampled_from(NAMES), JSON | st.lists(st.dictionaries(st.sampled_from(NAMES), JSON))
 )
-CHOICE = st.fixed_dictionaries({}, optional={"index": JSON, "delta": INNER | JSON, "finish_reason": JSON})
+LOGPROBS = st.dictionaries(st.sampled_from(["content", "refusal"]), JSON)
+CHOICE = st.fixed_dictionaries(
+    {},
+    optional={
+        "index": JSON,
+        "delta": INNER | JSON,
+        "finish_reason": JSON,
+        "message": JSON,
+        "logprobs": LOGPROBS | JSON,
+    },
+)
 CHUNK = st.fixed_dictionaries(
     {},
     optional={
