@@ -7,6 +7,7 @@ readable by their owner. Before this file: ``state``. After it: ``stack`` and ``
 import hashlib
 import secrets
 from pathlib import Path
+from typing import NamedTuple
 
 from pydantic import ValidationError
 from pydantic_settings import SettingsConfigDict
@@ -19,6 +20,21 @@ from schemas.settings import Settings
 CONFIG_NAME = "tokentrail.toml"
 TENANTS = ("acme", "globex")
 _KEY_BYTES = 18
+
+
+class Simulated(NamedTuple):
+    """The simulator as a provider of one dialect; ``prefix`` stands before its models' names, since a model has one."""
+
+    dialect: str
+    prefix: str
+
+
+SIMULATED = {
+    "simulator": Simulated("openai.chat", ""),
+    "simulator_responses": Simulated("openai.responses", "responses/"),
+    "simulator_messages": Simulated("anthropic.messages", "messages/"),
+}
+"""Provider → what it speaks, in a configuration that ``up`` writes."""
 
 
 class ConfigInvalid(TokentrailError):
@@ -55,7 +71,10 @@ def load_settings(path: Path) -> Settings:
 
 
 def write_development_config(folder: Folder, simulator_url: str) -> dict[str, str]:
-    """Write ``tokentrail.toml`` with the simulator, two tenants and new keys; tenant → key in the clear."""
+    """Write ``tokentrail.toml`` with the simulator, two tenants and new keys; tenant → key in the clear.
+
+    ``simulator_url`` ends before ``/v1``.
+    """
     keys = {tenant: f"tt-dev-{tenant}-{secrets.token_urlsafe(_KEY_BYTES)}" for tenant in TENANTS}
     folder.path.mkdir(parents=True, exist_ok=True)
     folder.config.touch(mode=0o600)
@@ -64,8 +83,22 @@ def write_development_config(folder: Folder, simulator_url: str) -> dict[str, st
     return keys
 
 
+def simulator_base_url(dialect: str, simulator_url: str) -> str:
+    """The simulator's ``base_url`` in a dialect, as its SDK takes it."""
+    return simulator_url if dialect == "anthropic.messages" else f"{simulator_url}/v1"
+
+
 def _render(simulator_url: str, keys: dict[str, str]) -> str:
-    models = "\n".join(f'"{name}" = [{{ provider = "simulator" }}]' for name in PRESETS)
+    urls = {name: simulator_base_url(spoken.dialect, simulator_url) for name, spoken in SIMULATED.items()}
+    providers = "\n\n".join(
+        f'[providers.{name}]\ndialect = "{spoken.dialect}"\nbase_url = "{urls[name]}"'
+        for name, spoken in SIMULATED.items()
+    )
+    models = "\n".join(
+        f'"{spoken.prefix}{model}" = [{{ provider = "{name}", model = "{model}" }}]'
+        for name, spoken in SIMULATED.items()
+        for model in PRESETS
+    )
     key_tables = "\n".join(
         f"""
 [[keys]]
@@ -83,8 +116,8 @@ sha256 = "{hashlib.sha256(key.encode()).hexdigest()}\""""
 [secrets]
 cursor = ["{secrets.token_urlsafe(_KEY_BYTES)}"]  # signs the SSE ids; keep old ones behind it as long as events are kept
 
-[providers.simulator]
-base_url = "{simulator_url}"  # while `tokentrail up` runs its own simulator, it says where that is
+# The simulator, in each dialect. While `tokentrail up` runs its own, it says where that is.
+{providers}
 {key_tables}
 
 [models]

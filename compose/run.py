@@ -20,7 +20,7 @@ from contextlib import asynccontextmanager
 import msgspec
 
 from compose import topics
-from compose.config import config_in_force, load_settings, write_development_config
+from compose.config import SIMULATED, config_in_force, load_settings, write_development_config
 from compose.embedded import model
 from compose.embedded.kafka import PreparedKafka, prepare
 from compose.embedded.kafka.process import start_mark
@@ -138,7 +138,7 @@ def _decide(options: UpOptions, say: Say) -> Base:
     ports = options.folder.ports(wanted_ports(options))
     config = config_in_force(options.folder, options.cwd)
     if not config.exists():
-        keys = write_development_config(options.folder, f"http://{HOST}:{ports['simulator']}/v1")
+        keys = write_development_config(options.folder, f"http://{HOST}:{ports['simulator']}")
         say("up", f"wrote {config}")
         for tenant, key in keys.items():
             say("up", f"development key of {tenant}: {key}")
@@ -149,6 +149,6 @@ def _decide(options: UpOptions, say: Say) -> Base:
         ports=ports,
         runs_kafka="bootstrap_servers" not in settings.kafka.model_fields_set,
         runs_clickhouse=not settings.clickhouse.url,
-        runs_simulator="simulator" in settings.providers,
+        runs_simulator=bool(SIMULATED.keys() & settings.providers.keys()),
         weights=model.weights(options.folder.path / "model") if options.with_model else None,
     )

@@ -17,9 +17,10 @@ from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from enum import IntEnum
 from pathlib import Path
-from typing import Literal
+from typing import Literal, NamedTuple
 
 from compose.client import answers_ok
+from compose.config import SIMULATED, simulator_base_url
 from compose.embedded import model, simulator
 from compose.embedded.clickhouse.process import command as clickhouse_command
 from compose.embedded.kafka import STOP_GRACE_S, KafkaOptions, PreparedKafka, default_cache_dir
@@ -35,6 +36,21 @@ SINK_TABLES = ("events", "attempts", "generations", "ledger", "dead_letters")
 PRICES = Path(__file__).with_name("prices.toml")
 SIMULATOR_MODEL = "sim-stall"
 """The simulator's model that shows most: it falls silent once."""
+
+
+class RealProvider(NamedTuple):
+    """A provider that is there as soon as ``key`` is in the environment."""
+
+    key: str
+    dialect: str
+    base_url: str
+
+
+REAL_PROVIDERS = {
+    "openai": RealProvider("OPENAI_API_KEY", "openai.chat", "https://api.openai.com/v1"),
+    "openai_responses": RealProvider("OPENAI_API_KEY", "openai.responses", "https://api.openai.com/v1"),
+    "anthropic": RealProvider("ANTHROPIC_API_KEY", "anthropic.messages", "https://api.anthropic.com"),
+}
 
 
 class Tier(IntEnum):
@@ -185,16 +201,32 @@ def child_environment(options: UpOptions, base: Base, bootstrap_servers: str) ->
     if not settings.price_files and PRICES.is_file():
         told["TOKENTRAIL_PRICE_FILES"] = json.dumps([str(PRICES)])
     if base.runs_simulator:
-        told["TOKENTRAIL_PROVIDERS__SIMULATOR__BASE_URL"] = f"http://{HOST}:{base.ports['simulator']}/v1"
+        url = f"http://{HOST}:{base.ports['simulator']}"
+        for name in SIMULATED.keys() & settings.providers.keys():
+            base_url = simulator_base_url(settings.providers[name].dialect, url)
+            told[f"TOKENTRAIL_PROVIDERS__{name.upper()}__BASE_URL"] = base_url
     if base.weights is not None:
         told["TOKENTRAIL_PROVIDERS__MODEL__BASE_URL"] = f"http://{HOST}:{base.ports['model']}/v1"
         told[f"TOKENTRAIL_MODELS__{model.MODEL_NAME}"] = json.dumps([{"provider": "model"}])
-    if (key := options.environ.get("OPENAI_API_KEY")) and not settings.default_route:
-        # A real provider serves what no other route names, as soon as its own key is in the environment
-        told["TOKENTRAIL_PROVIDERS__OPENAI__BASE_URL"] = "https://api.openai.com/v1"
-        told["TOKENTRAIL_PROVIDERS__OPENAI__API_KEY"] = key
-        told["TOKENTRAIL_DEFAULT_ROUTE"] = json.dumps([{"provider": "openai"}])
+    if not settings.default_route:
+        told |= _real_providers(options.environ, settings)
     return {**options.environ, **told}
+
+
+def _real_providers(environ: Mapping[str, str], settings: Settings) -> dict[str, str]:
+    """Real providers serve what no other route names, as soon as their own keys are in the environment."""
+    told, routes = {}, []
+    for name, real in REAL_PROVIDERS.items():
+        if not (key := environ.get(real.key)) or name in settings.providers:
+            continue
+        prefix = f"TOKENTRAIL_PROVIDERS__{name.upper()}__"
+        told |= {
+            f"{prefix}DIALECT": real.dialect,
+            f"{prefix}BASE_URL": real.base_url,
+            f"{prefix}API_KEY": key,
+        }
+        routes.append({"provider": name})
+    return told | ({"TOKENTRAIL_DEFAULT_ROUTE": json.dumps(routes)} if routes else {})
 
 
 def _edge_environment(shared: Mapping[str, str], name: str, port: int) -> Callable[[int], Mapping[str, str]]:

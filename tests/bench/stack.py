@@ -146,7 +146,7 @@ async def _prepared(folder: Folder, edges: int) -> tuple[Stack, int]:
     environ = {**os.environ, "TOKENTRAIL_EDGE__DRAIN_S": "0"}  # what still runs at the end is of no interest
     options = UpOptions(folder=folder, environ=environ, edges=edges, edge_port=0)
     ports = folder.ports({**wanted_ports(options), "bare_proxy": 0})
-    keys = write_development_config(folder, f"http://{HOST}:{ports['simulator']}/v1")
+    keys = write_development_config(folder, f"http://{HOST}:{ports['simulator']}")
     settings = load_settings(folder.config)
     base = Base(
         settings=settings,

@@ -120,7 +120,7 @@ def test_a_dead_stack_is_no_stack(tmp_path):
 def test_the_development_configuration_is_valid_and_hides_its_keys(tmp_path):
     """The written configuration loads, has two tenants, holds no key in the clear, and is its owner's alone."""
     folder = Folder(tmp_path / "s")
-    keys = write_development_config(folder, "http://127.0.0.1:1/v1")
+    keys = write_development_config(folder, "http://127.0.0.1:1")
     settings = load_settings(folder.config)
     assert {key.tenant for key in settings.keys} == set(keys) == {"acme", "globex"}
     assert settings.models["sim-stall"][0].provider == "simulator"
@@ -133,7 +133,7 @@ def test_the_development_configuration_is_valid_and_hides_its_keys(tmp_path):
 def test_config_show_masks_secrets_and_names_sources(tmp_path, monkeypatch):
     """Secrets are stars; each setting says whether it is from the environment, the file, or a default."""
     folder = Folder(tmp_path / "s")
-    write_development_config(folder, "http://127.0.0.1:1/v1")
+    write_development_config(folder, "http://127.0.0.1:1")
     secret = load_settings(folder.config).secrets.cursor[0].secret.get_secret_value()
     monkeypatch.setenv("TOKENTRAIL_STREAM__HEARTBEAT_S", "14")
     monkeypatch.setenv("TOKENTRAIL_CLICKHOUSE__PASSWORD", "hunter2")

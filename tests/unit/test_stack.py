@@ -9,10 +9,12 @@ from rich.console import Console
 from compose.config import load_settings, write_development_config
 from compose.embedded import model
 from compose.embedded.kafka.process import start_mark
+from compose.embedded.simulator import PRESETS
 from compose.logs import LogPrinter, Terminal
 from compose.run import AlreadyRuns, _decide, running
-from compose.stack import UpOptions, base_services, child_environment, worker_services
+from compose.stack import SIMULATOR_MODEL, UpOptions, base_services, child_environment, worker_services
 from compose.state import Folder, ServerInfo, StackState
+from schemas.failures import DIALECTS
 
 
 @pytest.fixture
@@ -67,16 +69,69 @@ def test_a_restarted_edge_has_another_id_on_the_same_port(folder):
     assert first["TOKENTRAIL_EDGE__PORT"] == second["TOKENTRAIL_EDGE__PORT"] == str(base.ports["edge-1"])
 
 
-def test_what_the_children_are_told_is_valid(folder, monkeypatch):
-    """The environment of an edge makes valid settings, with prices, and with the simulator where it really listens."""
-    options, base = decided(folder, {"OPENAI_API_KEY": "sk-x"})
+def told_to_an_edge(folder, environ, monkeypatch, cwd=None):
+    """Settings as an edge of this stack reads them, and what the stack stands on."""
+    options, base = decided(folder, environ, cwd)
     edge = next(s for s in worker_services(options, base, "b:1") if s.name == "edge-1")
     for name, value in edge.env(1).items():
         monkeypatch.setenv(name, value)
-    settings = load_settings(folder.config)
-    assert settings.providers["simulator"].base_url == f"http://127.0.0.1:{base.ports['simulator']}/v1"
+    return load_settings(base.config), base
+
+
+def test_what_the_children_are_told_is_valid(folder, monkeypatch):
+    """The environment of an edge makes valid settings, with prices, and with the simulator where it really listens."""
+    settings, base = told_to_an_edge(folder, {}, monkeypatch)
+    url = f"http://127.0.0.1:{base.ports['simulator']}"
+    assert {name: provider.base_url for name, provider in settings.providers.items()} == {
+        "simulator": f"{url}/v1",
+        "simulator_responses": f"{url}/v1",
+        "simulator_messages": url,
+    }
     assert settings.price_files
-    assert settings.default_route[0].provider == "openai"
+    assert not settings.default_route
+
+
+def test_the_simulator_serves_every_dialect(folder):
+    """Without any configuration each dialect has each of the simulator's models, under a name of its own."""
+    settings = decided(folder)[1].settings
+    served = {
+        (settings.providers[route.provider].dialect, route.model) for (route,) in settings.models.values()
+    }
+    assert served == {(dialect, model) for dialect in DIALECTS for model in PRESETS}
+    assert SIMULATOR_MODEL in settings.models
+
+
+@pytest.mark.parametrize(
+    ("keys", "served"),
+    [
+        ((), []),
+        (("OPENAI_API_KEY",), ["openai.chat", "openai.responses"]),
+        (("ANTHROPIC_API_KEY",), ["anthropic.messages"]),
+        (("OPENAI_API_KEY", "ANTHROPIC_API_KEY"), ["openai.chat", "openai.responses", "anthropic.messages"]),
+    ],
+)
+def test_real_providers_are_there_with_their_keys(folder, monkeypatch, keys, served):
+    """A key in the environment is enough for its provider to serve, in its dialects, what no other route names."""
+    settings, _ = told_to_an_edge(folder, dict.fromkeys(keys, "sk-x"), monkeypatch)
+    routed = [settings.providers[route.provider] for route in settings.default_route]
+    assert [provider.dialect for provider in routed] == served
+    assert all(provider.api_key.get_secret_value() == "sk-x" for provider in routed)
+
+
+def test_a_provider_of_ones_own_is_left_alone(folder, tmp_path, monkeypatch):
+    """A configuration that names a provider, or a default route, is not overruled by a key in the environment."""
+    own = 'dialect = "anthropic.messages"\nbase_url = "http://127.0.0.1:1"\n'
+    (tmp_path / "tokentrail.toml").write_text(f"[providers.anthropic]\n{own}[providers.simulator]\n{own}")
+    environ = dict.fromkeys(("OPENAI_API_KEY", "ANTHROPIC_API_KEY"), "sk-x")
+    settings, base = told_to_an_edge(folder, environ, monkeypatch, tmp_path)
+    assert settings.providers["anthropic"].base_url == "http://127.0.0.1:1"
+    assert [route.provider for route in settings.default_route] == ["openai", "openai_responses"]
+    assert settings.providers["simulator"].base_url == f"http://127.0.0.1:{base.ports['simulator']}"
+    (tmp_path / "tokentrail.toml").write_text(
+        f'default_route = [{{provider = "mine"}}]\n[providers.mine]\n{own}'
+    )
+    options, base = decided(folder, environ, tmp_path)
+    assert not [name for name in child_environment(options, base, "b:1") if "OPENAI__" in name]
 
 
 def test_the_tiers_stop_edges_first_and_the_log_last(folder):
@@ -96,7 +151,7 @@ def test_without_the_extra_the_model_says_how_to_get_it(tmp_path, monkeypatch):
 
 def test_an_existing_configuration_is_left_alone(folder):
     """A second start keeps configuration and keys as they are."""
-    keys = write_development_config(folder, "http://127.0.0.1:1/v1")
+    keys = write_development_config(folder, "http://127.0.0.1:1")
     before = folder.config.read_text()
     decided(folder)
     assert folder.config.read_text() == before
