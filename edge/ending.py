@@ -200,6 +200,7 @@ def _message_end(driver: "Driver", result: "AttemptResult", ending: Ending, usag
             finish_reason=reason,
             raw_finish_reason=first.raw_finish_reason if first else None,
             choices=choices if len(choices) > 1 else [],
+            stop_rule_id=None if ending.cancelled else state.stop_rule_id,
             usage=usage,
             latency=_latency(driver, result, elapsed_us),
             output_hash=recorder.digest.output_hash(),

@@ -63,13 +63,14 @@ class Captured(Struct, frozen=True):
 
 
 class DialectState(Protocol):
-    """What one attempt's stream has said so far."""
+    """What one attempt's stream has said so far. ``stop_rule_id``: which of the request's stop rules ended it."""
 
     upstream_id: str | None
     served_model: str | None
     service_tier: str | None
     usage_reports: list[dict[str, Any]]
     finishes: dict[int, ChoiceFinish]
+    stop_rule_id: str | None
     unknown_count: int
     provider_timing: ProviderTiming | None
 
@@ -85,13 +86,15 @@ class Dialect(Protocol):
     """The pure functions of one protocol.
 
     ``end_raw`` and ``end_event`` are the end mark that stands where a provider's did not come; ``by_upstream_id`` says
-    that clients come back for an answer by the provider's id of it.
+    that clients come back for an answer by the provider's id of it; ``request_id_header`` is where its SDK looks for the
+    name of a call.
     """
 
     name: str
     end_raw: str
     end_event: str | None
     by_upstream_id: bool
+    request_id_header: str
 
     def request_of(self, body: dict[str, Any], headers: Mapping[str, str] = NO_HEADERS) -> ClientRequest:
         """Read a client's request; BadRequest says what is wrong with it."""

@@ -32,6 +32,7 @@ class AnthropicMessages:
     end_raw = '{"type":"message_stop"}'
     end_event: str | None = "message_stop"
     by_upstream_id = False
+    request_id_header = "request-id"
 
     def request_of(self, body: dict[str, Any], headers: Mapping[str, str] = NO_HEADERS) -> ClientRequest:
         """See Dialect."""

@@ -51,7 +51,7 @@ class AnthropicMessagesState(JsonEvents):
         elif kind == "message_start":
             usage = self._start(fields(value.get("message")), parts)
         elif kind == "message_delta":
-            self._finish(fields(value.get("delta")).get("stop_reason"), parts)
+            self._finish(fields(value.get("delta")), parts)
             usage = self._usage(value.get("usage"))
         elif kind == "error" or value.get("error"):
             return self._error(value, raw)
@@ -72,9 +72,11 @@ class AnthropicMessagesState(JsonEvents):
         keep_report(self.usage_reports, usage)
         return usage
 
-    def _finish(self, said: Any, parts: list[Canonical]) -> None:
+    def _finish(self, delta: dict[str, Any], parts: list[Canonical]) -> None:
+        said = delta.get("stop_reason")
         if not isinstance(said, str) or said in ("", "null"):
             return
+        self.stop_rule_id = fact(delta.get("stop_sequence"))
         raw, reason = fact(said), finish_reason_of(said)
         self.finishes[0] = ChoiceFinish(finish_reason=reason, raw_finish_reason=raw)
         parts.append(Canonical(type=PartType.FINISH, finish_reason=reason, raw_finish_reason=raw))

@@ -29,6 +29,7 @@ class JsonEvents(DialectState):
         self.service_tier: str | None = None
         self.usage_reports: list[dict[str, Any]] = []
         self.finishes: dict[int, ChoiceFinish] = {}
+        self.stop_rule_id: str | None = None
         self.unknown_count = 0
         self.provider_timing: ProviderTiming | None = None
         self._halves = Halves()

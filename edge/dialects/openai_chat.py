@@ -35,6 +35,7 @@ class OpenAiChat:
     end_raw = "[DONE]"
     end_event: str | None = None
     by_upstream_id = False
+    request_id_header = "x-request-id"
 
     def request_of(self, body: dict[str, Any], headers: "Mapping[str, str]" = NO_HEADERS) -> ClientRequest:
         """See Dialect."""

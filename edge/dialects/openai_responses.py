@@ -33,6 +33,7 @@ class OpenAiResponses:
     end_raw = '{"type":"response.completed"}'
     end_event: str | None = "response.completed"
     by_upstream_id = True
+    request_id_header = "x-request-id"
 
     def request_of(self, body: dict[str, Any], headers: Mapping[str, str] = NO_HEADERS) -> ClientRequest:
         """See Dialect."""

@@ -138,7 +138,7 @@ async def _generate(request: Request, dialect: Dialect) -> Response:
         generation,
     )
     opened = Opened(follower, identity.tenant, identity.key_id, identity.dialect, None)
-    names = _names(generation.id, identity.start.request_id)
+    names = _names(dialect, generation.id, identity.start.request_id)
     return await _answer(service, dialect, asked, opened, generation, names)
 
 
@@ -163,7 +163,7 @@ async def _again(
     if isinstance(opened, Refusal):
         return failure(opened.code, dialect=dialect.name, status=opened.status)
     local = service.registry.get(generation_id)
-    names = [*_names(generation_id, request_id), replayed]
+    names = [*_names(dialect, generation_id, request_id), replayed]
     return await _answer(service, dialect, asked, opened, local, names)
 
 
@@ -199,9 +199,11 @@ async def _answer(
     )
 
 
-def _names(generation_id: str, request_id: str) -> list[tuple[bytes, bytes]]:
+def _names(dialect: Dialect, generation_id: str, request_id: str) -> list[tuple[bytes, bytes]]:
+    """What a call and its generation are called, also where the dialect's own SDK looks for it."""
+    said = dict.fromkeys(("x-request-id", dialect.request_id_header), request_id)
     return [
-        (b"x-request-id", request_id.encode("latin-1", "replace")),
+        *((name.encode(), text.encode("latin-1", "replace")) for name, text in said.items()),
         (b"x-generation-id", generation_id.encode()),
     ]
 

@@ -95,6 +95,10 @@ def streamed(schema: Schema | None = None) -> dict[int | str, Schema]:
         "X-Generation-Id": {"schema": {"type": "string", "format": "uuid"}},
         "X-Request-Id": {"schema": _TEXT},
         "X-Reader-Id": {"schema": _TEXT},
+        "Request-Id": {
+            "schema": _TEXT,
+            "description": "The same, where the SDK of Anthropic Messages looks for it.",
+        },
         "X-Resumed-From": {"schema": {"type": "string", "pattern": "^[0-9]+$"}},
     }
     return {200: said}

@@ -61,6 +61,19 @@ async def test_an_answer_in_one_piece(sdks, script):
     assert seen[0] == seen[1]
 
 
+async def test_a_call_has_a_name(sdks):
+    """The SDK finds the name of a call where it looks for it: on a message, on a stream, and on an error."""
+    _, through_us = sdks
+    script = {"simulate": QUICK | {"tokens": 1}}
+    named = {"extra_headers": {"x-request-id": "call-1"}}
+    assert (await through_us.messages.create(**ASKED, extra_body=script, **named))._request_id == "call-1"
+    async with through_us.messages.stream(**ASKED, extra_body=script, **named) as stream:
+        assert stream.request_id == "call-1"
+    with pytest.raises(anthropic.BadRequestError) as error:
+        await through_us.messages.create(**ASKED, extra_body={"simulate": {"status": 400}}, **named)
+    assert error.value.request_id == "call-1"
+
+
 @pytest.mark.parametrize("status", [400, 401, 404, 429, 500, 503, 529])
 @pytest.mark.parametrize("streamed", [True, False])
 async def test_a_refusal_looks_like_the_providers_own(sdks, status, streamed):

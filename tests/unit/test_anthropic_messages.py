@@ -1,5 +1,6 @@
 """Anthropic Messages: what its events mean, also where they are not what the protocol says."""
 
+import hashlib
 import json
 
 import orjson
@@ -7,13 +8,17 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from edge.app import build_app
 from edge.dialects import BadRequest, dialect_of
 from edge.dialects.anthropic_messages import API_VERSION
 from edge.dialects.reading import FACT_CHARS_MAX
 from edge.sse import SseEvent
 from schemas.events import Kind, PartType
+from tests.support.asgi import post
 from tests.support.events import log_event, proper_end
 from tests.support.records import CODEC
+from tests.support.running import OWNER, edge_with
+from tests.support.upstream import Script
 
 MESSAGES = dialect_of("anthropic.messages")
 ASKED = {"model": "m", "max_tokens": 9, "messages": [{"role": "user", "content": "x"}]}
@@ -162,6 +167,31 @@ def test_facts_and_totals():
     assert captured[-1].raw_event == "message_stop"
 
 
+@pytest.mark.parametrize(
+    ("said", "rule"),
+    [("END", "END"), (None, None), ("", None), (7, None), ("x" * 9_999, "x" * FACT_CHARS_MAX)],
+)
+def test_which_stop_rule_it_was(said, rule):
+    """The stop sequence that ended a message is named, within the bound of a terminal; a wrong type is none."""
+    _, state = capture(START, ending("stop_sequence", stop_sequence=said), {"type": "message_stop"})
+    assert state.stop_rule_id == rule
+    assert state.finishes[0].finish_reason == "stop"
+
+
+async def test_the_end_names_the_stop_rule():
+    """The terminal says which of the request's stop sequences it was."""
+    said = (START, ending("stop_sequence", stop_sequence="END"), {"type": "message_stop"})
+    script = Script(*(b"data: %b\n\n" % orjson.dumps(event) for event in said))
+    provider = {"dialect": "anthropic.messages", "base_url": "http://127.0.0.1:1"}
+    keys = (OWNER.model_copy(update={"sha256": hashlib.sha256(b"key").hexdigest()}),)
+    async with edge_with(script, providers={"one": provider, "two": provider}, keys=keys) as edge:
+        asked = ASKED | {"stop_sequences": ["END", "FIN"]}
+        answer = await post(build_app(edge.service), "/v1/messages", asked, {"x-api-key": "key"}).done()
+        end = edge.records()[-1].message_end
+    assert answer.status == 200
+    assert (end.stop_rule_id, end.raw_finish_reason) == ("END", "stop_sequence")
+
+
 def test_a_reason_of_null_is_none():
     """A message_delta without a reason ends nothing, and takes no reason away."""
     _, state = capture(ending(None))
@@ -281,6 +311,15 @@ def test_arguments_that_were_cut_off():
         ending("max_tokens"),
     )
     assert body["content"][0]["input"] == {"a": [1, 2]}
+
+
+def test_a_message_that_begins_again():
+    """What was said before a second start, or of a block that begins again, is not in the message."""
+    said = delta("input_json_delta", 1, partial_json='{"a": 1}')
+    call = block(1, type="tool_use", id="t1", name="f", input={})
+    assert assembled(said, START, ending())["content"] == []
+    (found,) = assembled(START, call, said, call, said, ending("tool_use"))["content"]
+    assert found["input"] == {"a": 1}
 
 
 @pytest.mark.parametrize(
