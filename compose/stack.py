@@ -215,7 +215,8 @@ def child_environment(options: UpOptions, base: Base, bootstrap_servers: str) ->
 
 def _real_providers(environ: Mapping[str, str], settings: Settings) -> dict[str, str]:
     """Real providers serve what no other route names, as soon as their own keys are in the environment."""
-    told, routes = {}, []
+    told: dict[str, str] = {}
+    routes: list[dict[str, str]] = []
     for name, real in REAL_PROVIDERS.items():
         if not (key := environ.get(real.key)) or name in settings.providers:
             continue
