@@ -22,6 +22,9 @@ export const LIMITS = Object.freeze({
   spreadMs: 100,
   /** Between two looks at an answer that is no stream, was cut, and is not finished yet. */
   pollMs: 1_000,
+  /** The edge is told what was received after so many events, or so much time. */
+  ackEvents: 32,
+  ackMs: 2_000,
   /** One event; the edge's own bound is 8 MiB. */
   frameCharsMax: 8 * 2 ** 20,
   /** Events kept of one session; what lies behind is read from the server again. */

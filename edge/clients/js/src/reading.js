@@ -2,11 +2,12 @@
  * One session: frames of one generation across any number of connections, each once and in order.
  *
  * The order of things is written here and nowhere else: whole frames, then what is new among them, then stored, then
- * handed over. What is lost with a connection was never handed over, so it comes again behind the stored id. The session
- * ends at the terminal, at the reader's own abort (the generation is then cancelled, once), or where the matrix stops.
- * Before: `connections`, `sse`, `progress`. After: `transport` and `stream`, which say what a connection is.
+ * acknowledged and handed over. What is lost with a connection was never handed over, so it comes again behind the stored
+ * id. The session ends at the terminal, at the reader's own abort (the generation is then cancelled, once), or where the
+ * matrix stops. Before: `connections`, `sse`, `progress`, `acks`. After: `transport` and `stream`, which say what a connection is.
  */
 
+import { Acks } from "./acks.js";
 import { TooLate, within } from "./clock.js";
 import { Connections } from "./connections.js";
 import { Progress } from "./progress.js";
@@ -16,12 +17,14 @@ import { FrameParser } from "./sse.js";
 
 export class Reading extends Connections {
   #progress;
+  #acks;
 
   /** @param {ReadingOptions} options */
   constructor(options) {
     const progress = new Progress(options.from, options.keepFrames ? options.limits.journalCharsMax : 0);
     super(options, progress.position);
     this.#progress = progress;
+    this.#acks = new Acks(options.limits);
   }
 
   /**
@@ -72,6 +75,7 @@ export class Reading extends Connections {
           if (batch.frames.some(({ id }) => id !== undefined)) {
             this.progressed();
             await this.#save(batch.frames, ended);
+            this.#acknowledge(batch.frames, ended);
           }
           if (ended) this.settle();
           yield batch.frames;
@@ -127,6 +131,21 @@ export class Reading extends Connections {
     this.position.ended ||= ended;
     await this.options.store.save({ ...this.position }, this.#progress.kept(frames));
     this.throwIfAborted();
+  }
+
+  /**
+   * Tell the edge, if it is time; nobody waits for its answer.
+   * @param {Frame[]} frames that are stored
+   * @param {boolean} ended
+   */
+  #acknowledge(frames, ended) {
+    const { source, clock } = this.options;
+    if (source.acknowledge === undefined) return;
+    this.#acks.took(frames, clock.nowMs());
+    const said = this.#acks.due(clock.nowMs(), ended);
+    if (said === null) return;
+    const refused = () => this.#acks.refused(said);
+    source.acknowledge(said).then((taken) => taken || refused(), refused);
   }
 
   /** Nothing follows. */

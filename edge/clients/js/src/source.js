@@ -10,6 +10,10 @@ import { generationUrl } from "./addresses.js";
 /** @import { Fetch, Source } from "./types.js" */
 
 const ACCEPTED = 202;
+/** An edge that does not take an acknowledgement in time is told again with the next one. */
+const ACK_MS = 5_000;
+/** An edge that does not know acknowledgements, or not from us. */
+const NOT_SERVED = new Set([401, 403, 404, 405, 501]);
 
 /**
  * `path` and `body`: of the call; left out where the generation runs already.
@@ -28,6 +32,10 @@ const ACCEPTED = 202;
 export class NativeSource {
   #target;
   #turn = 0;
+  /** Names the open stream to the edge that writes it. */
+  #reader = "";
+  /** What an edge wants to send again on the next connection, as a header says it. */
+  #lacking = "";
 
   /** @param {Target} target */
   constructor(target) {
@@ -56,21 +64,46 @@ export class NativeSource {
    * @param {string | null} lastEventId
    * @param {AbortSignal} signal
    */
-  reopen(lastEventId, signal) {
+  async reopen(lastEventId, signal) {
     const { fetch, headers, ticket } = this.#target;
     const carried = new Headers(headers);
     if (ticket === null && lastEventId !== null) carried.set("last-event-id", lastEventId);
+    if (ticket === null && this.#lacking !== "") carried.set("x-resume-nack", this.#lacking);
     const query = { ticket, after: ticket === null ? null : lastEventId };
-    return fetch(this.#about("events", query), { headers: carried, signal });
+    const response = await fetch(this.#about("events", query), { headers: carried, signal });
+    if (response.ok) this.#lacking = "";
+    this.#reader = response.headers.get("x-reader-id") ?? "";
+    return response;
   }
 
+  /**
+   * Tell an edge what was received; undefined from where one has said that it does not want to know.
+   * @type {((ranges: import("./acks.js").Range[]) => Promise<boolean>) | undefined}
+   */
+  acknowledge = async (ranges) => {
+    const body = { reader_id: this.#reader, ranges };
+    const response = await this.#post("ack", body, { signal: AbortSignal.timeout(ACK_MS) });
+    if (NOT_SERVED.has(response.status)) this.acknowledge = undefined;
+    const { nack = [] } = response.ok ? await response.json() : {};
+    if (nack.length > 0) this.#lacking = nack.map((/** @type {number[]} */ [first, last]) => `${first}-${last}`).join(",");
+    return response.ok;
+  };
+
   async cancel() {
+    const response = await this.#post("cancel", { mode: "soft", reason: "user_abort" }, { keepalive: true });
+    await response.body?.cancel();
+  }
+
+  /**
+   * @param {string} what
+   * @param {unknown} body
+   * @param {RequestInit} more
+   */
+  #post(what, body, more) {
     const { fetch, headers, ticket } = this.#target;
     const asked = new Headers(headers);
     if (ticket === null) asked.set("content-type", "application/json");
-    const body = JSON.stringify({ mode: "soft", reason: "user_abort" });
-    const response = await fetch(this.#about("cancel", { ticket }), { method: "POST", headers: asked, body, keepalive: true });
-    await response.body?.cancel();
+    return fetch(this.#about(what, { ticket }), { method: "POST", headers: asked, body: JSON.stringify(body), ...more });
   }
 
   #base() {

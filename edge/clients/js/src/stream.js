@@ -21,7 +21,7 @@ import { Reading } from "./reading.js";
 import { NativeSource } from "./source.js";
 import { memoryStore } from "./stores/memory.js";
 
-/** @import { Clock, Fetch, Saved, StateChange, Store } from "./types.js" */
+/** @import { Clock, Fetch, Frame, Saved, StateChange, Store } from "./types.js" */
 /** @import { End, Item } from "./answer.js" */
 /** @import { Limits } from "./limits.js" */
 
@@ -35,6 +35,8 @@ import { memoryStore } from "./stores/memory.js";
  * @property {AbortSignal} [signal]
  * @property {(change: StateChange) => void} [onState]
  * @property {(beat: { stage: string, elapsed_ms: number }) => void} [onHeartbeat]
+ * @property {(event: { seq: number, event: string, data: string }) => void} [onResent] the edge says again what it has
+ *   otherwise than it was acknowledged
  * @property {boolean} [cancelOnAbort] whether an abort of `signal` ends the generation; default: yes
  * @property {Partial<Limits>} [limits]
  * @property {Fetch} [fetch]
@@ -177,7 +179,7 @@ export class Stream {
     const { after = -1 } = this.#options;
     try {
       for await (const frame of this.#frames()) {
-        if (frame.event === "heartbeat") this.#options.onHeartbeat?.(/** @type {any} */ (objectIn(frame.data)));
+        if (frame.id === undefined) this.#beside(frame);
         const item = this.#answer.take(frame);
         if (this.#answer.end !== null) this.#finished.resolve(this.#answer.end);
         if (this.#answer.failure !== null) throw this.#failed(this.#answer.failure);
@@ -203,6 +205,16 @@ export class Stream {
       yield frame;
     }
     if (!whole) for await (const batch of this.#reading.batches()) yield* batch;
+  }
+
+  /**
+   * What is no part of the sequence.
+   * @param {Frame} frame
+   */
+  #beside({ event, data }) {
+    const { onHeartbeat, onResent } = this.#options;
+    if (event === "heartbeat") onHeartbeat?.(/** @type {any} */ (objectIn(data)));
+    if (event === "resent") onResent?.(/** @type {any} */ (objectIn(data)));
   }
 
   /** @param {Record<string, any>} fields */

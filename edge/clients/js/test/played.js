@@ -1,7 +1,7 @@
 /**
  * A gateway of a script, for tests: one generation of a few events, and connections that are cut or refused as told.
  *
- * `faults[i]` says what becomes of the i-th request (cancel and tickets aside); without one it is served to the end.
+ * `faults[i]` says what becomes of the i-th request (cancel, tickets and acks aside); without one it is served to the end.
  */
 
 import { createServer } from "node:http";
@@ -69,21 +69,25 @@ export function nativeFrames(words) {
 /**
  * Play a generation; closed at the end of the test.
  * @param {import("node:test").TestContext} test
- * @param {{ frames: string[], faults?: (Fault | undefined)[], result?: string, results?: Fault[] }} script
+ * @param {{ frames: string[], faults?: (Fault | undefined)[], result?: string, acks?: any[] }} script
  */
 export async function played(test, script) {
   const faults = [...(script.faults ?? [])];
+  const acks = [...(script.acks ?? [])];
   let silent = false;
   /** @type {{ method: string, url: string, headers: import("node:http").IncomingHttpHeaders, body: string, closed: boolean, atMs: number }[]} */
   const requests = [];
+  /** @type {typeof requests} */
+  const acknowledged = [];
   const server = createServer(async (request, response) => {
     let body = "";
     for await (const piece of request) body += piece;
     const { method = "", url = "", headers } = request;
     const seen = { method, url, headers, body, closed: false, atMs: performance.now() };
-    requests.push(seen);
+    (url.includes("/ack") ? acknowledged : requests).push(seen);
     response.on("close", () => (seen.closed = true));
     if (url.includes("/cancel")) return void answerWith(response, { status: 202, body: { state: "cancelling" } });
+    if (url.includes("/ack")) return void answerWith(response, acks.shift() ?? { status: 404, body: {} });
     if (url.includes("/tickets")) return void answerWith(response, { status: 200, body: { ticket: "tkt" } });
     const fault = faults.shift() ?? {};
     silent = fault.how === "hang";
@@ -106,7 +110,7 @@ export async function played(test, script) {
     server.close();
   };
   test.after(stop);
-  return { url: `http://127.0.0.1:${port}`, requests, faults, stop, silent: () => silent };
+  return { url: `http://127.0.0.1:${port}`, requests, acknowledged, faults, stop, silent: () => silent };
 }
 
 /**
@@ -126,7 +130,7 @@ function answerWith(response, { status, headers = {}, body = "" }) {
  */
 function send(response, body, type, { after, how, tail = "" }) {
   const bytes = Buffer.from(body);
-  response.writeHead(200, { "content-type": type, "x-generation-id": GENERATION });
+  response.writeHead(200, { "content-type": type, "x-generation-id": GENERATION, "x-reader-id": "r-1" });
   if (how === undefined) return void response.end(bytes);
   response.write(Buffer.concat([bytes.subarray(0, after), Buffer.from(tail)]), () => {
     if (how === "reset") response.socket?.resetAndDestroy();

@@ -4,7 +4,10 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 
 import { GenerationError, attach, eventsUrl, generate, memoryStore, resume, ticketFor } from "../src/index.js";
-import { GENERATION, QUICK, bytesTo, frame, idOf, nativeFrames, played, until } from "./played.js";
+import { Acks } from "../src/acks.js";
+import { crc32 } from "../src/cursor.js";
+import { LIMITS } from "../src/limits.js";
+import { GENERATION, LATE_MS, QUICK, bytesTo, frame, idOf, lateClock, nativeFrames, played, until } from "./played.js";
 
 const WORDS = ["one", " two", " three", " four"];
 const FRAMES = nativeFrames(WORDS);
@@ -203,4 +206,64 @@ test("an abort while stored items are given again ends the generation; of a fini
   for await (const item of finished) if (item.seq === 1) finished.cancel();
   await assert.rejects((await resume(stream.session, { store, signal: AbortSignal.abort() })).result(), { code: "aborted" });
   assert.equal(gateway.requests.length, asked);
+});
+
+const taken = { status: 200, body: { resent: [], nack: [] } };
+const said = ({ acknowledged }) => acknowledged.map(({ body }) => JSON.parse(body));
+
+test("what is stored is acknowledged in ranges with their checksums: after so many events, and at the end", async (t) => {
+  const frames = nativeFrames(Array.from({ length: 40 }, (_, at) => `Grüße ${at}`));
+  const gateway = await played(t, { frames, faults: [undefined, { after: bytesTo(frames, 33), how: "end" }], acks: [taken, taken] });
+  await generate({ edge: gateway.url, apiKey: "key-1", body: {}, limits: QUICK }).result();
+  await until(() => gateway.acknowledged.length === 2);
+  const data = frames.map((one) => /data: (.*)\n/.exec(one)[1]);
+  const sum = (first, last) => crc32(data.slice(first, last + 1).join("")).toString(16).padStart(8, "0");
+  assert.deepEqual(said(gateway), [
+    { reader_id: "r-1", ranges: [[0, 31, sum(0, 31)], [32, 32, sum(32, 32)]] },
+    { reader_id: "r-1", ranges: [[33, 41, sum(33, 41)]] },
+  ]);
+  const [{ url, headers }] = gateway.acknowledged;
+  assert.equal(url, `/v1/generations/${GENERATION}/ack`);
+  assert.equal(headers.authorization, "Bearer key-1");
+});
+
+test("what no edge took is said again; an edge that does not know acknowledgements is not asked twice", async (t) => {
+  const told = new Acks({ ...LIMITS, ackEvents: 2 });
+  const numbered = (seq) => ({ id: idOf(seq), data: "x" });
+  told.took([numbered(0), numbered(1)], 0);
+  const first = told.due(0, false);
+  assert.deepEqual(first.map(([from, to]) => [from, to]), [[0, 1]]);
+  told.refused(first);
+  assert.equal(told.due(0, true), null, "nothing new came");
+  told.took([numbered(2)], 10);
+  assert.equal(told.due(10, false), null);
+  assert.deepEqual(told.due(10 + LIMITS.ackMs, false).map(([from, to]) => [from, to]), [[0, 1], [2, 2]]);
+  const gateway = await played(t, { frames: FRAMES, faults: [undefined, { after: bytesTo(FRAMES, 2), how: "end" }] });
+  await generate({ edge: gateway.url, body: {}, limits: { ...QUICK, ackEvents: 1 } }).result();
+  assert.ok(gateway.acknowledged.length <= 2);
+});
+
+test("what an edge wants to send again is asked for on the next connection, told, and is no item", async (t) => {
+  const again = { seq: 1, event: "delta", data: "{}" };
+  const frames = [...FRAMES.slice(0, 4), frame(null, again, "resent"), ...FRAMES.slice(4)];
+  const gateway = await played(t, {
+    frames,
+    faults: [undefined, { after: bytesTo(frames, 3), how: "hang" }],
+    acks: [{ status: 200, body: { resent: [], nack: [[1, 1], [3, 4]] } }],
+  });
+  const told = [];
+  let heard = false;
+  const hearing = async (...asked) => {
+    const response = await fetch(...asked);
+    if (!String(asked[0]).endsWith("/ack")) return response;
+    const text = await response.text();
+    heard = true;
+    return new Response(text, response);
+  };
+  const clock = lateClock(() => gateway.silent() && heard);
+  const limits = { ...QUICK, ackEvents: 3, idleMs: LATE_MS };
+  const items = await all(generate({ edge: gateway.url, body: {}, limits, clock, fetch: hearing, onResent: (event) => told.push(event) }));
+  assert.deepEqual(items.map(({ seq }) => seq), [0, 1, 2, 3, 4, 5]);
+  assert.equal(gateway.requests[2].headers["x-resume-nack"], "1-1,3-4");
+  assert.deepEqual(told, [again]);
 });
