@@ -6,12 +6,15 @@ once. The library's own tests play a gateway by script (``edge/clients/js/test``
 
 import json
 import random
-from itertools import cycle
+from itertools import cycle, pairwise
 
 import pytest
 
+from edge.acks import checksum
+from schemas.events import Kind, LogEvent
 from tests.support.cutting import Cut, CuttingProxy
 from tests.support.dialects import KEY, QUICK, world
+from tests.support.edge import CODEC
 from tests.support.javascript import CLIENT, NODE_FOLDER, missing, node, run
 from tests.support.waiting import until
 
@@ -146,6 +149,19 @@ async def test_the_iterator_reads_the_same_over_any_cut(two):
     assert got["got"] == whole["got"]
     assert got["got"]["calls"] == [{"name": "get_weather", "input": {"city": "Zürich", "days": 3}}]
     assert got["got"]["ordered"]
+
+
+async def test_what_the_iterator_acknowledges_is_on_record(two):
+    """While a generation runs, its edge records what our iterator has stored; no checksum differs from the edge's own."""
+    (got,) = await ask([case("iterator", two.urls[0]) | {"simulate": PLAIN | {"interval_ms": 4}}])
+    assert "raised" not in got, got
+    log = two.services[0].log
+    records = [CODEC.decode(value, LogEvent) for _, (_, _, _, value) in log.all_records()]
+    acked = [said for record in records if record.kind is Kind.CLIENT_ACK for said in record.client.ranges]
+    assert [said.first for said in acked[:2]] == [0, 32]
+    assert all(after.first == before.last + 1 for before, after in pairwise(acked))
+    delivered = [record for record in records if record.seq is not None]
+    assert [said.crc32 for said in acked] == [checksum(delivered, said) for said in acked]
 
 
 @pytest.mark.parametrize("reader", ["ticket", "eventsource"])

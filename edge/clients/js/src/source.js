@@ -10,6 +10,7 @@ import { generationUrl } from "./addresses.js";
 /** @import { Fetch, Source } from "./types.js" */
 
 const ACCEPTED = 202;
+const BAD_REQUEST = 400;
 /** An edge that does not take an acknowledgement in time is told again with the next one. */
 const ACK_MS = 5_000;
 /** An edge that does not know acknowledgements, or not from us. */
@@ -63,15 +64,21 @@ export class NativeSource {
   /**
    * @param {string | null} lastEventId
    * @param {AbortSignal} signal
+   * @returns {Promise<Response>}
    */
   async reopen(lastEventId, signal) {
     const { fetch, headers, ticket } = this.#target;
     const carried = new Headers(headers);
     if (ticket === null && lastEventId !== null) carried.set("last-event-id", lastEventId);
-    if (ticket === null && this.#lacking !== "") carried.set("x-resume-nack", this.#lacking);
-    const query = { ticket, after: ticket === null ? null : lastEventId };
-    const response = await fetch(this.#about("events", query), { headers: carried, signal });
-    if (response.ok) this.#lacking = "";
+    const lacking = ticket === null ? this.#lacking : "";
+    this.#lacking = "";
+    if (lacking !== "") carried.set("x-resume-nack", lacking);
+    const url = this.#about("events", { ticket, after: ticket === null ? null : lastEventId });
+    const response = await fetch(url, { headers: carried, signal });
+    if (response.status === BAD_REQUEST && lacking !== "") {
+      await response.body?.cancel();
+      return this.reopen(lastEventId, signal); // the stream matters more than what an edge will not send again
+    }
     this.#reader = response.headers.get("x-reader-id") ?? "";
     return response;
   }

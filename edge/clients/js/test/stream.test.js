@@ -248,7 +248,7 @@ test("what an edge wants to send again is asked for on the next connection, told
   const frames = [...FRAMES.slice(0, 4), frame(null, again, "resent"), ...FRAMES.slice(4)];
   const gateway = await played(t, {
     frames,
-    faults: [undefined, { after: bytesTo(frames, 3), how: "hang" }],
+    faults: [undefined, { after: bytesTo(frames, 3), how: "hang" }, { answer: { status: 400 } }],
     acks: [{ status: 200, body: { resent: [], nack: [[1, 1], [3, 4]] } }],
   });
   const told = [];
@@ -265,5 +265,6 @@ test("what an edge wants to send again is asked for on the next connection, told
   const items = await all(generate({ edge: gateway.url, body: {}, limits, clock, fetch: hearing, onResent: (event) => told.push(event) }));
   assert.deepEqual(items.map(({ seq }) => seq), [0, 1, 2, 3, 4, 5]);
   assert.equal(gateway.requests[2].headers["x-resume-nack"], "1-1,3-4");
+  assert.equal(gateway.requests[3].headers["x-resume-nack"], undefined, "the edge would not: the stream goes on without");
   assert.deepEqual(told, [again]);
 });

@@ -21,6 +21,9 @@ export declare const LIMITS: Readonly<{
     spreadMs: 100;
     /** Between two looks at an answer that is no stream, was cut, and is not finished yet. */
     pollMs: 1000;
+    /** The edge is told what was received after so many events, or so much time. */
+    ackEvents: 32;
+    ackMs: 2000;
     /** One event; the edge's own bound is 8 MiB. */
     frameCharsMax: number;
     /** Events kept of one session; what lies behind is read from the server again. */

@@ -2,9 +2,9 @@
  * One session: frames of one generation across any number of connections, each once and in order.
  *
  * The order of things is written here and nowhere else: whole frames, then what is new among them, then stored, then
- * handed over. What is lost with a connection was never handed over, so it comes again behind the stored id. The session
- * ends at the terminal, at the reader's own abort (the generation is then cancelled, once), or where the matrix stops.
- * Before: `connections`, `sse`, `progress`. After: `transport` and `stream`, which say what a connection is.
+ * acknowledged and handed over. What is lost with a connection was never handed over, so it comes again behind the stored
+ * id. The session ends at the terminal, at the reader's own abort (the generation is then cancelled, once), or where the
+ * matrix stops. Before: `connections`, `sse`, `progress`, `acks`. After: `transport` and `stream`, which say what a connection is.
  */
 import { Connections } from "./connections.js";
 import type { Frame, ReadingOptions } from "./types.js";

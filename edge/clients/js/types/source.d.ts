@@ -44,7 +44,13 @@ export declare class NativeSource implements Source {
     /**
      * @param {string | null} lastEventId
      * @param {AbortSignal} signal
+     * @returns {Promise<Response>}
      */
     reopen(lastEventId: string | null, signal: AbortSignal): Promise<Response>;
+    /**
+     * Tell an edge what was received; undefined from where one has said that it does not want to know.
+     * @type {((ranges: import("./acks.js").Range[]) => Promise<boolean>) | undefined}
+     */
+    acknowledge: ((ranges: import("./acks.js").Range[]) => Promise<boolean>) | undefined;
     cancel(): Promise<void>;
 }

@@ -33,6 +33,15 @@ export type StreamOptions = {
         elapsed_ms: number;
     }) => void;
     /**
+     * the edge says again what it has
+     * otherwise than it was acknowledged
+     */
+    onResent?: (event: {
+        seq: number;
+        event: string;
+        data: string;
+    }) => void;
+    /**
      * whether an abort of `signal` ends the generation; default: yes
      */
     cancelOnAbort?: boolean;

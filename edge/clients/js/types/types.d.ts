@@ -65,6 +65,7 @@ export type Source = {
     reopen: (lastEventId: string | null, signal: AbortSignal) => Promise<Response>;
     cancel: () => Promise<void>;
     final?: (response: Response) => boolean;
+    acknowledge?: ((ranges: import("./acks.js").Range[]) => Promise<boolean>) | undefined;
 };
 export type ReadingOptions = {
     source: Source;
@@ -145,12 +146,14 @@ export type ReadingOptions = {
 /**
  * How one connection is made. `open` makes the first, `reopen` every other one, behind a cursor (null: from the start).
  * `cancel` ends the generation; it is called once at the most. `final`: whether an error status is the generation's own.
+ * `acknowledge` tells an edge what was received; false where it did not take it.
  * @typedef {object} Source
  * @property {string | null} generationId
  * @property {(signal: AbortSignal) => Promise<Response>} open
  * @property {(lastEventId: string | null, signal: AbortSignal) => Promise<Response>} reopen
  * @property {() => Promise<void>} cancel
  * @property {(response: Response) => boolean} [final]
+ * @property {((ranges: import("./acks.js").Range[]) => Promise<boolean>) | undefined} [acknowledge]
  */
 /**
  * What a session is made of.
