@@ -83,7 +83,7 @@ def listed(entry: Entry, now_us: int) -> dict[str, Any]:
         "started_us": generation.accepted_wall_us,
         "elapsed_ms": (now_us - generation.accepted_us if last_us is None else last_us) // 1000,
         "last_seq": generation.window_first_seq + len(generation.window) - 1,
-        "attempts": entry.driver.attempts_made + (0 if entry.finished else 1),
+        "attempts": entry.driver.attempts_made,
         "readers": generation.readers,
         "on_disconnect": generation.on_disconnect,
         "terminal": _terminal(None if terminal is None else terminal.event),

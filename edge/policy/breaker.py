@@ -27,14 +27,24 @@ class Breaker:
 
     """
 
-    __slots__ = ("_least", "_open_us", "_outcomes", "_probing", "_reopens_us", "_share", "_window_us")
+    __slots__ = (
+        "_failures",
+        "_least",
+        "_open_us",
+        "_outcomes",
+        "_probing",
+        "_reopens_us",
+        "_share",
+        "_window_us",
+    )
 
     def __init__(self, least: int, share: float, window_us: int, open_us: int) -> None:
         self._least = least
         self._share = share
         self._window_us = window_us
         self._open_us = open_us
-        self._outcomes: deque[tuple[int, bool]] = deque(maxlen=OUTCOMES_MAX)
+        self._outcomes: deque[tuple[int, bool]] = deque()
+        self._failures = 0  # of those outcomes
         self._reopens_us: int | None = None  # None: closed
         self._probing = False
 
@@ -64,16 +74,13 @@ class Breaker:
             if not failed:
                 self._reopens_us = None
                 self._outcomes.clear()
+                self._failures = 0
             elif now_us >= self._reopens_us:
                 self._reopens_us = now_us + self._open_us
             return
         self._outcomes.append((now_us, failed))
-        if failed and self._is_too_much(now_us):
+        self._failures += failed
+        while self._outcomes[0][0] < now_us - self._window_us or len(self._outcomes) > OUTCOMES_MAX:
+            self._failures -= self._outcomes.popleft()[1]
+        if failed and self._failures >= max(self._least, self._share * len(self._outcomes)):
             self._reopens_us = now_us + self._open_us
-
-    def _is_too_much(self, now_us: int) -> bool:
-        outcomes = self._outcomes
-        while outcomes and outcomes[0][0] < now_us - self._window_us:
-            outcomes.popleft()
-        failures = sum(failed for _, failed in outcomes)
-        return failures >= self._least and failures >= self._share * len(outcomes)
