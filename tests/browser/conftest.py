@@ -34,8 +34,8 @@ async def browser():
 
 @pytest_asyncio.fixture(scope="package", loop_scope="package")
 async def two():
-    """Two edges in memory and a simulator; stalls from 0.3 s on, heartbeats often."""
-    async with world(disconnect={"grace_s": 3}) as running:
+    """Two edges in memory and a simulator; stalls from 0.1 s on, heartbeats often."""
+    async with world(disconnect={"grace_s": 15}) as running:
         yield running
 
 

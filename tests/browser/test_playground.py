@@ -6,7 +6,7 @@ import re
 import httpx
 import pytest
 
-from tests.support.browser import ENDLESS, STEADY
+from tests.support.browser import ENDLESS, SHORT, STEADY
 from tests.support.cutting import WHOLE, Cut
 from tests.support.dialects import HEADERS
 from tests.support.waiting import until
@@ -35,7 +35,7 @@ async def whole(tab, two, generation_id, *, connections):
 async def test_an_answer_streams(two, tab_on):
     """A question is streamed to its end: the text is the log's, and it is said how it ended and what it took."""
     async with tab_on(two.urls[0]) as tab:
-        generation_id = await tab.ask(**STEADY)
+        generation_id = await tab.ask(**SHORT)
         await whole(tab, two, generation_id, connections=1)
         assert tab.page.url.endswith(f"#g={generation_id}")
         for words in ("complete: stop", "sim-fast", "openai.chat", "edge-1"):
@@ -64,14 +64,20 @@ async def test_a_cut_by_hand_is_no_cancel(two, tab_on):
 async def test_a_broken_connection_is_resumed(two, proxy, tab_on, how):
     """Whatever way a connection breaks, the page says that it resumes, does so by itself, and loses nothing."""
     async with tab_on(proxy.url) as tab:
-        generation_id = await tab.ask(**STEADY)
-        for at in (15, 50, 80):
-            await tab.has_events(at)
-            proxy.refusing = True
-            proxy.sever(how)
-            await tab.said("status", "resuming…")
-            proxy.refusing = False
-        await whole(tab, two, generation_id, connections=4)
+        await tab.page.evaluate(
+            """() => {
+              window.states = new Set();
+              const status = document.getElementById("status");
+              new MutationObserver(() => window.states.add(status.textContent)).observe(status, { childList: true });
+            }"""
+        )
+        cuts = iter([Cut(after_bytes=4000, how=how)] * 8)
+        proxy.plan = lambda: next(cuts, WHOLE)
+        proxy.sever(how)
+        generation_id = await tab.ask(**SHORT)
+        await whole(tab, two, generation_id, connections=3)
+        states = await tab.page.evaluate("() => [...window.states]")
+        assert "Connection lost, resuming…" in states
 
 
 async def test_a_browser_that_goes_offline(two, tab_on):
@@ -95,7 +101,7 @@ async def test_a_question_whose_answer_is_lost(two, proxy, tab_on):
         seen = len(two.simulator.requests)
         proxy.plan = lambda: Cut(after_bytes=20)
         proxy.sever("fin")
-        asking = asyncio.ensure_future(tab.ask("a question of its own", **STEADY))
+        asking = asyncio.ensure_future(tab.ask("a question of its own", **SHORT))
         await tab.said("ask-said", "asking again")
         await until(lambda: len(two.simulator.requests) == seen + 1)
         proxy.plan = lambda: WHOLE

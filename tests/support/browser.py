@@ -6,7 +6,8 @@ from tests.support.dialects import KEY
 
 CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser"))), None)
 WIDE, NARROW = {"width": 1440, "height": 900}, {"width": 375, "height": 812}
-STEADY = {"tokens": 120, "ttft_ms": 20, "interval_ms": 15}
+SHORT = {"tokens": 100, "ttft_ms": 20, "interval_ms": 5}
+STEADY = {"tokens": 250, "ttft_ms": 20, "interval_ms": 12}
 ENDLESS = {"tokens": 100_000, "ttft_ms": 20, "interval_ms": 20}
 
 
