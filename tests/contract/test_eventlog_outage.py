@@ -5,10 +5,13 @@ import asyncio
 import pytest
 
 from compose.topics import apply
+from edge.claims import Claims, key_of
 from edge.log import LogAway
 from edge.log.kafka import KafkaLog
 from schemas.codec import Codec
+from schemas.records import ClaimRecord
 from schemas.settings import Resume, Settings
+from tests.support.edge import CODEC
 from tests.support.eventlogs import new_key
 from tests.support.kafka import session_kafka
 from tests.support.waiting import Acks, drain
@@ -58,10 +61,44 @@ async def read_all(log, key, start):
     return values
 
 
+class Claimer:
+    """Claims one key again and again, each time in a generation's name, and reads it back."""
+
+    def __init__(self, log):
+        self.claims = Claims(100)
+        self._log, self._key = log, key_of("acme", "k")
+        self.following = asyncio.ensure_future(self.claims.follow(log, CODEC))
+
+    async def claim(self, name):
+        """Claim and wait until it was read back."""
+        record = ClaimRecord(
+            claim_key=self._key, tenant="acme", generation_id=name, body_hash="ab", edge_id="e", wall_us=0
+        )
+        await self.claims.reached(*await self._log.claim(self._key.encode(), CODEC.encode(record)))
+
+    async def claim_again(self, name):
+        """The same until the log takes it."""
+        async with asyncio.timeout(OUTAGE_S):
+            while True:
+                try:
+                    return await self.claim(name)
+                except LogAway:
+                    continue
+
+    def names(self):
+        """Give who claimed, in log order."""
+        return [claim.generation_id for claim in self.claims.standing(self._key, 0)]
+
+
 async def test_a_killed_broker_costs_no_acknowledged_record_and_doubles_none(broker):
-    """Over a kill -9 and a long outage each record is acknowledged or failed, once; the log keeps order and readers go on."""
+    """Over a kill -9 and a long outage each record is acknowledged or failed, once; the log keeps order and readers go on.
+
+    What is said beside the events is refused in time, and claims are taken and read back again afterwards.
+    """
     log, key, acks = log_at(broker.bootstrap_servers), new_key(), Acks()
     await log.start()
+    claimer = Claimer(log)
+    await asyncio.wait_for(claimer.claim("before"), OUTAGE_S)
     start = (await log.bounds(PARTITION))[1]
     follower = log.reader(PARTITION, key, start)
     for number in range(20):
@@ -75,8 +112,10 @@ async def test_a_killed_broker_costs_no_acknowledged_record_and_doubles_none(bro
     await asyncio.to_thread(broker.kill)
     for number in range(30, 40):
         acks.append(log, PARTITION, key, [b"%d" % number], number)
-    with pytest.raises(LogAway):
-        await asyncio.wait_for(log.tell(key, b"nobody hears this"), OUTAGE_S)
+    beside = log.tell(key, b"nobody hears this"), claimer.claim("while away")
+    async with asyncio.timeout(OUTAGE_S):
+        refused = await asyncio.gather(*beside, return_exceptions=True)
+    assert [type(error) for error in refused] == [LogAway, LogAway]
     await acks.all_settled(OUTAGE_S)
     assert {name for name, _ in acks.failed} >= set(range(30, 40))
     await asyncio.to_thread(broker.restart)
@@ -93,6 +132,9 @@ async def test_a_killed_broker_costs_no_acknowledged_record_and_doubles_none(bro
     live = [int(raw.value) for raw in await drain(follower, len(found) - 20, OUTAGE_S)]
     assert live == found[20:]
     follower.close()
+    await claimer.claim_again("after")
+    assert [name for name in claimer.names() if name != "while away"] == ["before", "after"]
+    claimer.following.cancel()
     await log.stop()
 
 
