@@ -26,6 +26,7 @@ Reading order, along one request:
 ``sse``             pure: server-sent events, both ways
 ``log/``            the log: append, acknowledge, read (aiokafka, only here)
 ``archive``         what ClickHouse holds of a generation (clickhouse-connect, only here)
+``archive_rows``    a row as the record that it was made of
 ``past``            a generation from the archive, and where the log goes on with it
 ``follow``          the one path by which every client reads: live, resumed, finished
 ``presented``       what a client shows when it comes back

@@ -1,12 +1,11 @@
 """The archive: what ClickHouse holds of a generation, as the events that the log gave. The only file here that knows it.
 
-A row of ``events`` has all that its record had, so an event read from it is the record's own: the same frames, byte for
-byte, and under the same ids, since partition and offset are kept. Every question is about one generation of one tenant
+Every question is about one generation of one tenant
 and of one day, which is the table's key and partition: what else is stored there is not read. Copies of a row are left to
 the reader's rule, which skips them.
 
 Invariant: an archive that does not answer raises ``ArchiveAway`` and is never taken for one that holds nothing.
-Before: ``log`` has passed its retention. After: ``past`` reads it in pages.
+Before: ``log`` has passed its retention; ``archive_rows`` reads a row. After: ``past`` reads it in pages.
 """
 
 import asyncio
@@ -17,31 +16,14 @@ from typing import Any, NamedTuple
 from urllib.parse import urlsplit
 
 import clickhouse_connect
-import msgspec
 import structlog
 from clickhouse_connect.driver import exceptions as vendor
 from clickhouse_connect.driver.asyncclient import AsyncClient
 
+from edge.archive_rows import COLUMNS, Found, event_of
 from edge.generation import Delivered
 from edge.log import LogAway
-from schemas.events import (
-    CONTENT_KINDS,
-    TERMINALS,
-    AttemptEnd,
-    AttemptStart,
-    CancelRequested,
-    Canonical,
-    ClientReader,
-    ErrorEnd,
-    Heartbeat,
-    Kind,
-    LogEvent,
-    MessageEnd,
-    MessageStart,
-    Struct,
-    ToolStatus,
-    Usage,
-)
+from schemas.events import CONTENT_KINDS, TERMINALS
 from schemas.ids import is_uuid7, start_ms
 from schemas.settings import ClickHouse
 
@@ -49,6 +31,8 @@ log = structlog.get_logger()
 CONNECT_S = 2
 ANSWER_S = 10
 """A point question takes some ten milliseconds: a client is better told to come back than kept waiting for longer."""
+SILENT_S = 2
+"""So long nobody waits again for an archive that was waited for in vain."""
 QUESTIONS_MAX = 8
 """At once, the rest wait: the warehouse has other work, and one replay asks a page at a time."""
 PAGE_ROWS = 500
@@ -59,45 +43,6 @@ class ArchiveAway(LogAway):
     """ClickHouse does not answer at the moment: what it holds is not known, so nothing is said of it."""
 
 
-class Found(NamedTuple):
-    """What the archive knows of a generation.
-
-    ``first_seq`` is the lowest that it holds, None for none; ``ended``: with a terminal. ``last_offset`` and
-    ``last_wall_us`` are those of the last record of any kind; ``erased``: forgotten on request; ``readable``: with the
-    text that was streamed, which can be switched off.
-    """
-
-    generation_id: str
-    tenant: str
-    key_id: str
-    dialect: str
-    partition: int
-    first_seq: int | None
-    last_offset: int
-    last_wall_us: int
-    ended: bool
-    erased: bool
-    readable: bool
-
-
-class _Payload(Struct, frozen=True, kw_only=True):
-    """What a record's kind had of its own, as the column ``payload`` holds it."""
-
-    message_start: MessageStart | None = None
-    message_end: MessageEnd | None = None
-    error: ErrorEnd | None = None
-    usage: Usage | None = None
-    heartbeat: Heartbeat | None = None
-    attempt_start: AttemptStart | None = None
-    attempt_end: AttemptEnd | None = None
-    cancel: CancelRequested | None = None
-    tool_status: ToolStatus | None = None
-    client: ClientReader | None = None
-
-
-_canonical = msgspec.json.Decoder(list[Canonical])
-_payload = msgspec.json.Decoder(_Payload)
-_KINDS = {kind.value: kind for kind in Kind}
 _FORMATS = {"UUID": "string", "DateTime64": "int"}
 _OF_ONE = (
     "tenant = {tenant:String} AND generation_id = {id:UUID} "
@@ -110,17 +55,13 @@ SELECT any(key_id), any(dialect), any(`partition`), min(seq), max(`offset`), arg
     countIf(kind IN ({_TERMINALS})), countIf(kind = 'forgotten'), countIf(kind IN ({_CONTENT}) AND raw IS NULL), count()
 FROM events WHERE {_OF_ONE}
 """  # noqa: S608 - of our own words
-_COLUMNS = (
-    "`partition`, `offset`, key_id, dialect, kind, seq, after_seq, attempt, wall, edge_id, elapsed_ms, paused_ms, "
-    "raw_event, raw, canonical, payload"
-)
 _PAGE = f"""
-SELECT {_COLUMNS} FROM events
+SELECT {COLUMNS} FROM events
 WHERE {_OF_ONE} AND `offset` > {{after:Int64}} AND (seq >= {{from_seq:Int64}} OR kind IN ({_TERMINALS}, 'forgotten'))
 ORDER BY `partition`, `offset` LIMIT {{rows:UInt32}}
 """  # noqa: S608 - of our own words
 _PAGE_OF_ALL = f"""
-SELECT {_COLUMNS} FROM events WHERE {_OF_ONE} AND `offset` > {{after:Int64}}
+SELECT {COLUMNS} FROM events WHERE {_OF_ONE} AND `offset` > {{after:Int64}}
 ORDER BY `partition`, `offset` LIMIT {{rows:UInt32}}
 """  # noqa: S608 - of our own words
 _NAMED = """
@@ -152,6 +93,7 @@ class Archive:
     def __init__(self, settings: ClickHouse) -> None:
         self._settings = settings
         self._client: AsyncClient | None = None
+        self._silent_until_s = 0.0
         self._connecting = asyncio.Lock()
         self._places = asyncio.Semaphore(QUESTIONS_MAX)
 
@@ -211,9 +153,20 @@ class Archive:
             self._client = None
 
     async def _ask(self, sql: str, params: Mapping[str, Any]) -> list[tuple[Any, ...]]:
-        async with self._place(), _answering():
-            client = await self._connected()
-            answer = await client.query(sql, dict(params), query_formats=_FORMATS)
+        began_s = asyncio.get_running_loop().time()
+        if began_s < self._silent_until_s:
+            raise ArchiveAway("the archive does not answer at the moment")
+        try:
+            async with self._place(), _answering():
+                client = await self._connected()
+                answer = await client.query(sql, dict(params), query_formats=_FORMATS)
+        except ArchiveAway:
+            now_s = asyncio.get_running_loop().time()
+            if (
+                now_s - began_s >= CONNECT_S
+            ):  # silent, not refusing: nobody else is kept waiting for it meanwhile
+                self._silent_until_s = now_s + SILENT_S
+            raise
         return [tuple(row) for row in answer.result_rows]
 
     @asynccontextmanager
@@ -259,33 +212,3 @@ async def _answering() -> AsyncIterator[None]:
 
 def _one(tenant: str, generation_id: str) -> dict[str, Any]:
     return {"tenant": tenant, "id": generation_id, "start_us": start_ms(generation_id) * 1000}
-
-
-def event_of(found: Found, row: tuple[Any, ...]) -> Delivered | None:
-    """The record that a row was made of, and where it lay; None for one that this version cannot read."""
-    partition, offset, key_id, dialect, kind, seq, after_seq, attempt, wall_us, edge_id, *said = row
-    elapsed_ms, paused_ms, raw_event, raw, canonical, payload = said
-    try:
-        own = _payload.decode(payload) if payload else _Payload()
-        parts = _canonical.decode(canonical) if canonical else []
-    except msgspec.MsgspecError:
-        return None
-    event = LogEvent(
-        generation_id=found.generation_id,
-        tenant=found.tenant,
-        key_id=key_id,
-        dialect=dialect,
-        kind=_KINDS.get(kind, Kind.UNKNOWN),
-        wall_us=wall_us,
-        edge_id=edge_id,
-        seq=seq,
-        after_seq=after_seq,
-        attempt=attempt,
-        elapsed_us=None if elapsed_ms is None else round(elapsed_ms * 1000),
-        paused_us=round(paused_ms * 1000),
-        raw_event=raw_event,
-        raw=raw,
-        canonical=parts,
-        **{name: getattr(own, name) for name in _Payload.__struct_fields__},
-    )
-    return Delivered(event, partition, offset)

@@ -10,7 +10,8 @@ Before: ``archive``, ``find``. After: ``follow`` and ``history`` read it.
 
 from collections.abc import AsyncIterator
 
-from edge.archive import Archive, Found
+from edge.archive import Archive
+from edge.archive_rows import Found
 from edge.find import first_between, lies_at
 from edge.generation import Delivered
 from edge.log import EventLog

@@ -9,7 +9,8 @@ never taken for one that holds nothing. Before: ``find``, ``past``. After: ``fol
 
 from collections.abc import Callable
 
-from edge.archive import Archive, ArchiveAway, Found
+from edge.archive import Archive, ArchiveAway
+from edge.archive_rows import Found
 from edge.clock import Clock
 from edge.configured import Configured
 from edge.find import Located, at_hint, by_time, holds_window

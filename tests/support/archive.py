@@ -2,7 +2,8 @@
 
 from types import SimpleNamespace
 
-from edge.archive import ArchiveAway, Found, event_of
+from edge.archive import ArchiveAway
+from edge.archive_rows import Found, event_of
 from schemas.errors import Poison
 from schemas.events import CONTENT_KINDS, TERMINALS
 from sinks.intake import EventIntake

@@ -1,13 +1,19 @@
 """A row of ``events`` holds its whole record: what the archive gives is what the log gave."""
 
+import asyncio
+
 import msgspec
 import pytest
 
-from edge.archive import Found, event_of
+import edge.archive
+from edge.archive import Archive, ArchiveAway
+from edge.archive_rows import Found, event_of
 from edge.dialects.native import native_frame
 from schemas.events import Kind, LogEvent
+from schemas.settings import ClickHouse
 from sinks.rows import EVENTS, event_row
 from tests.support.archive import READ
+from tests.support.edge import identity_of
 from tests.support.golden import examples, value_of
 
 RECORDS = {name: value_of(e) for name, e in examples().items() if e["record"] == "LogEvent"}
@@ -60,3 +66,33 @@ def test_what_cannot_be_read_is_left_out(column):
     assert event_of(found, tuple((row | {column: '{"'})[name] for name in READ)) is None
     later = event_of(found, tuple((row | {"kind": "of-a-later-version"})[name] for name in READ))
     assert later.event.kind is Kind.UNKNOWN
+
+
+async def test_an_archive_that_is_silent_is_not_waited_for_by_everyone(monkeypatch):
+    """Who came first waits as long as an answer may take; who comes right behind is told at once, and later asks anew."""
+    asked = []
+
+    async def silent(reader, writer):
+        asked.append(writer)
+        await reader.read()
+        writer.close()
+
+    for name, value in (("CONNECT_S", 0.05), ("ANSWER_S", 0.2), ("SILENT_S", 0.3)):
+        monkeypatch.setattr(edge.archive, name, value)
+    async with await asyncio.start_server(silent, "127.0.0.1", 0) as server:
+        port = server.sockets[0].getsockname()[1]
+        archive = Archive(ClickHouse(url=f"http://127.0.0.1:{port}"))
+        loop, took_s, counts = asyncio.get_running_loop(), [], []
+        for wait_s in (0, 0, 0.35):
+            await asyncio.sleep(wait_s)
+            began_s = loop.time()
+            with pytest.raises(ArchiveAway):
+                await archive.find("acme", identity_of(0).generation_id)
+            took_s.append(loop.time() - began_s)
+            counts.append(len(asked))
+        assert took_s[0] >= 0.15
+        assert took_s[1] < 0.05
+        assert counts[0] == counts[1] < counts[2]
+        await archive.close()
+        for writer in asked:
+            writer.close()
