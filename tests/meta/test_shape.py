@@ -101,3 +101,9 @@ def test_the_root_is_tidy():
     expected = {*PACKAGES, "tests", "docs", "requirements"}
     expected |= {"pyproject.toml", "Makefile", "README.md", "CHANGELOG.md", "LICENSE"}
     assert {path.name for path in ROOT.iterdir() if not path.name.startswith(".")} - expected == set()
+
+
+def test_migrations_are_numbered_without_holes():
+    """Two files that took one number at the same time are found before any database is."""
+    names = sorted(path.name for path in (ROOT / "sinks" / "sql").glob("*.sql"))
+    assert [int(name[:3]) for name in names] == list(range(1, len(names) + 1))
