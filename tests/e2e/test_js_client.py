@@ -6,7 +6,8 @@ once. The library's own tests play a gateway by script (``edge/clients/js/test``
 
 import json
 import random
-from itertools import cycle, pairwise
+from contextlib import AsyncExitStack
+from itertools import cycle, pairwise, repeat
 
 import pytest
 
@@ -30,6 +31,7 @@ STREAMED = {
 }
 WHOLE = {"openai chat whole": PLAIN, "ai whole": PLAIN}
 DRAWN = {"id", "call_id", "item_id", "tool_call_id"}
+HEADS = (Cut(1), Cut(60, "fin"), Cut(200))
 BODY_BYTES = 900
 """So far, a connection has said its head and a few events."""
 
@@ -45,6 +47,12 @@ def cuts(seed):
     """A plan: every connection is cut after a random number of bytes, within its head or behind it, by RST or by FIN."""
     draw = random.Random(seed)
     return lambda: Cut(draw.randrange(1, 3_000), draw.choice(("rst", "fin")))
+
+
+def plan_of(first):
+    """A plan: these cuts, then none."""
+    left = iter(first)
+    return lambda: next(left, Cut())
 
 
 def bare(value):
@@ -70,7 +78,7 @@ async def test_the_librarys_own_tests():
     tests = sorted(path.name for path in (CLIENT / "test").glob("*.test.js"))
     assert len(tests) >= 6
     fake = (NODE_FOLDER / "node_modules/fake-indexeddb/build/esm/index.js").as_uri()
-    arguments = ["--test", "--test-timeout=60000", *(f"test/{name}" for name in tests)]
+    arguments = ["--test", "--test-reporter=tap", "--test-timeout=60000", *(f"test/{name}" for name in tests)]
     said = await run([*node(), *arguments], CLIENT, environ={"FAKE_INDEXEDDB": fake})
     assert b"\n# fail 0\n" in said
     assert b"\n# skipped 0\n" in said or b"to compare with" in said
@@ -111,13 +119,13 @@ async def test_the_sdks_see_one_stream_over_any_cut(two):
 
 async def test_a_call_whose_answer_never_came_is_one_call(two):
     """The first three connections of each SDK end within the response head; the provider is asked once all the same."""
-    heads = iter([Cut(after, how) for after in (1, 60, 200) for how in ("rst", "fin") for _ in range(3)])
-    async with CuttingProxy(two.urls[0], lambda: next(heads, Cut())) as one:
-        async with CuttingProxy(two.urls[1], lambda: next(heads, Cut())) as other:
-            got = await ask(
-                [case(sdk, url.url) for sdk, url in zip(WHOLE | STREAMED, cycle((one, other)), strict=False)]
-            )
-        assert one.cuts + other.cuts >= len(got)
+    async with AsyncExitStack() as stack:
+        lines = [
+            await stack.enter_async_context(CuttingProxy(url, plan_of(cuts)))
+            for url, cuts in zip(cycle(two.urls), repeat(HEADS, len(STREAMED | WHOLE)), strict=False)
+        ]
+        got = await ask([case(sdk, line.url) for sdk, line in zip(STREAMED | WHOLE, lines, strict=True)])
+        assert [line.cuts for line in lines] == [len(HEADS)] * len(lines)
     assert [outcome for outcome in got if "raised" in outcome] == []
     assert len(two.simulator.requests) == len(got)
 
@@ -125,8 +133,7 @@ async def test_a_call_whose_answer_never_came_is_one_call(two):
 async def test_an_answer_in_one_piece_that_was_cut_comes_whole(two):
     """A call without a stream, cut within its body, and again while its result is fetched, is the provider's whole answer."""
     direct = await ask([case(sdk, two.direct, plain=True) for sdk in WHOLE])
-    cut = iter([Cut(BODY_BYTES)] * 2 * len(WHOLE))
-    async with CuttingProxy(two.urls[0], lambda: next(cut, Cut())) as line:
+    async with CuttingProxy(two.urls[0], plan_of([Cut(BODY_BYTES)] * 2 * len(WHOLE))) as line:
         got = await ask([case(sdk, line.url) for sdk in WHOLE])
         assert line.cuts == 2 * len(WHOLE)
     assert [bare(outcome.get("got", outcome)) for outcome in got] == [bare(said["got"]) for said in direct]
@@ -167,8 +174,8 @@ async def test_what_the_iterator_acknowledges_is_on_record(two):
 @pytest.mark.parametrize("reader", ["ticket", "eventsource"])
 async def test_a_ticket_reads_a_generation_without_a_header(two, reader):
     """Our iterator and an EventSource read a generation by its ticket alone, over a line that cuts."""
-    lines = iter([Cut(3 * BODY_BYTES, how) for how in ("rst", "fin")])
-    async with CuttingProxy(two.urls[0], lambda: next(lines, Cut())) as one:
+    broken = plan_of([Cut(3 * BODY_BYTES, how) for how in ("rst", "fin")])
+    async with CuttingProxy(two.urls[0], broken) as one:
         (got,) = await ask([case(reader, one.url) | {"simulate": PLAIN}])
         assert one.cuts >= 1
     assert "raised" not in got, got
