@@ -9,6 +9,7 @@ of which it is known that it can never win again. A key is kept as a hash of ten
 import asyncio
 import hashlib
 import heapq
+from collections.abc import Callable
 from typing import NamedTuple
 
 import structlog
@@ -38,10 +39,17 @@ def key_of(tenant: str, text: str) -> str:
 
 
 class Claims:
-    """All claims that count."""
+    """All claims that count.
 
-    def __init__(self, claims_max: int) -> None:
+    Args:
+        claims_max: so many at the most.
+        on_forgotten: told of each that was forgotten because of it.
+
+    """
+
+    def __init__(self, claims_max: int, on_forgotten: Callable[[], None] = lambda: None) -> None:
         self._max = claims_max
+        self._on_forgotten = on_forgotten
         self._by_key: dict[bytes, list[Claim]] = {}
         self._by_age: list[tuple[Claim, bytes]] = []  # a heap
         self._newest_ms = 0
@@ -78,9 +86,11 @@ class Claims:
         heapq.heappush(self._by_age, (claim, key))
         self._newest_ms = max(self._newest_ms, claim.at_ms)
         oldest_ms = self._newest_ms - (CLAIMS.retention_ms or 0)
-        while len(self._by_age) > self._max or (self._by_age and self._by_age[0][0].at_ms < oldest_ms):
+        while self._by_age and (len(self._by_age) > self._max or self._by_age[0][0].at_ms < oldest_ms):
             dropped, of_key = heapq.heappop(self._by_age)
             self._drop(of_key, dropped)
+            if self._newest_ms - dropped.at_ms <= DAY_MS:
+                self._on_forgotten()
 
     def standing(self, key: str, at_ms: int) -> list[Claim]:
         """The claims of a key, in log order, that are no older than a day at a time."""

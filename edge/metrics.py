@@ -70,6 +70,22 @@ class Metrics:
             "tokentrail_window_bytes", "Recent events in memory", registry=self.registry
         )
 
+        self._of_claims()
+
+    def _of_claims(self) -> None:
+        self.once = Counter(
+            "tokentrail_once_total",
+            "Calls with an Idempotency-Key by their answer: begun, replayed, conflict, refused",
+            ["answer"],
+            registry=self.registry,
+        )
+        self.claims = Gauge("tokentrail_claims", "Idempotency keys in memory", registry=self.registry)
+        self.claims_forgotten = Counter(
+            "tokentrail_claims_forgotten_total",
+            "Idempotency keys that left memory before their day was over: limit.claims_max is too low",
+            registry=self.registry,
+        )
+
     def model(self, name: str) -> str:
         """The label of a model."""
         return name if name in self._models else OTHER_MODEL

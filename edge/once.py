@@ -76,7 +76,9 @@ class Once:
     def __init__(self, service: "EdgeService") -> None:
         settings = service.settings
         self._service = service
-        self.claims = Claims(settings.limit.claims_max)
+        metrics = service.metrics
+        self.claims = Claims(settings.limit.claims_max, metrics.claims_forgotten.inc)
+        metrics.claims.set_function(lambda: len(self.claims))
         self.bound_s = min(settings.log.start_ack_s, settings.pipeline.orphan_after_s / 4)
         self._locks: dict[str, asyncio.Lock] = {}
         self._calls: Counter[str] = Counter()
@@ -93,6 +95,25 @@ class Once:
 
         Raises Conflict, and what ``EdgeService.begin`` raises.
         """
+        answer = "refused"
+        try:
+            found = await self._begin(caller, dialect, request, headers, asked)
+            answer = "replayed" if isinstance(found, Claim) else "begun"
+        except Conflict:
+            answer = "conflict"
+            raise
+        finally:
+            self._service.metrics.once.labels(answer).inc()
+        return found
+
+    async def _begin(
+        self,
+        caller: ApiKey,
+        dialect: Dialect,
+        request: ClientRequest,
+        headers: Mapping[str, str],
+        asked: Asked,
+    ) -> Entry | Claim:
         async with self._turn(asked.key):
             stands = await self._bounded(self._known(asked))
             if stands is not None:

@@ -59,24 +59,26 @@ def test_what_is_heard_again_changes_nothing():
 
 
 def test_above_the_limit_the_oldest_are_forgotten():
-    """Oldest by the log's times, in whatever order the partitions are read."""
-    claims = Claims(3)
+    """Oldest by the log's times, in whatever order the partitions are read; and it is said of each."""
+    told = []
+    claims = Claims(3, lambda: told.append(1))
     keys = [key_of("acme", str(number)) for number in range(5)]
     for at_ms, partition in ((2, 0), (4, 0), (1, 1), (3, 1), (5, 1)):
         taken(claims, f"g{at_ms}", at_ms, at_ms, partition, keys[at_ms - 1])
     assert [bool(standing(claims, key=key)) for key in keys] == [False, False, True, True, True]
-    assert len(claims) == 3
+    assert (len(claims), len(told)) == (3, 2)
 
 
 def test_what_the_topic_no_longer_holds_is_forgotten():
-    """Memory is bounded by time, too."""
-    claims = Claims(MANY)
+    """Memory is bounded by time, too; nothing is lost by that."""
+    told = []
+    claims = Claims(MANY, lambda: told.append(1))
     taken(claims, "a", 0)
     taken(claims, "b", 1, CLAIMS.retention_ms, key=key_of("acme", "other"))
     assert len(claims) == 2
     taken(claims, "c", 2, CLAIMS.retention_ms + 1, key=key_of("acme", "third"))
     assert len(claims) == 2
-    assert standing(claims) == []
+    assert standing(claims) == told == []
 
 
 async def test_a_place_is_reached_when_it_was_read():

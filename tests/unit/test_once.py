@@ -61,6 +61,15 @@ async def test_keys_are_a_tenants_own_and_bodies_are_their_own():
         for edge in (first, second):
             with pytest.raises(Conflict):
                 await call(edge, temperature=1)
+        await call(first)
+        shown = first.service.metrics.render().decode().splitlines()
+        for said in (
+            'total{answer="begun"} 1.0',
+            'total{answer="conflict"} 1.0',
+            'total{answer="replayed"} 1.0',
+        ):
+            assert f"tokentrail_once_{said}" in shown
+        assert {"tokentrail_claims 3.0", "tokentrail_claims_forgotten_total 0.0"} <= set(shown)
 
 
 async def test_two_edges_race():
