@@ -15,6 +15,7 @@ Reading order, along one request:
 ``race``            its attempts in flight: begun, dropped and ended as the policy says
 ``policy/``         pure: what follows what, after which wait, on which route, at whose expense
 ``health``          what this edge knows of its providers: budgets, breakers, push-back
+``latencies``       how soon they answer lately (ddsketch, only here)
 ``announcing``      what an attempt is sent, and what its attempt_start says
 ``attempt``         one call to one provider, read to its end; ``holding`` keeps what is not committed
 ``attempt_result``  what it came to; ``stopping``: where we ended it

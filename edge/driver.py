@@ -75,6 +75,7 @@ class Driver:
         self.upstream = upstream
         self.wishes = generation.wishes
         self.targets = targets
+        self._learn(health)
         deadline_ms = generation.identity.start.request_deadline_ms
         self.limits = Limits.of(settings, background=request.background, deadline_ms=deadline_ms)
         self.unknown_events = 0
@@ -179,6 +180,14 @@ class Driver:
         """Record that one of this edge's own readers came or left, while the generation runs."""
         if self.generation.state is not State.FINALIZED:
             self.recorder.trace(kind, client=reader)
+
+    def _learn(self, health: Health) -> None:
+        """Where a hedge's time is learned: what the first target's recent answers say."""
+        hedge, route = self.wishes.hedge, self.targets[0].route
+        if hedge.quantile is not None:
+            model = route.model or self.request.model
+            found_us = health.latencies.quantile_us(route.provider, model, hedge.quantile)
+            self.wishes = self.wishes._replace(hedge=hedge.learned(found_us))
 
     def _shorter(self) -> Shrunk | None:
         """The request without its oldest turns, where it is long enough to be careful with and its key allows that."""

@@ -8,6 +8,7 @@ the process's monotonic microseconds. Before: ``edge.policy``. After: ``race``.
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
+from edge.latencies import Latencies
 from edge.policy.breaker import Breaker
 from edge.policy.budgets import Bucket
 from edge.policy.moves import World
@@ -73,6 +74,7 @@ class Health:
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
         self._by_name: dict[str, ProviderHealth] = {}
+        self.latencies = Latencies()
 
     def of(self, provider: str) -> ProviderHealth:
         """The record of a provider; names come from the settings, so they are few."""

@@ -44,6 +44,9 @@ def report(health: Health, result: AttemptResult, now_us: int) -> None:
     """Feed the provider's record, unless we ended the attempt."""
     attempt, ending, capture = result.of, result.ending, result.capture
     name = attempt.target.route.provider
+    if is_a_lesson(result):
+        until_us = capture.first_content_us or attempt.driver.recorder.elapsed_us()
+        health.latencies.add(name, attempt.model, until_us - (attempt.dispatched_us or 0))
     if ending.cancelled or attempt.interrupted == LOST_RACE:
         health.let_go(name)
         return
@@ -51,6 +54,14 @@ def report(health: Health, result: AttemptResult, now_us: int) -> None:
     content = capture.content_events > 0 or bool(words & _EMPTY_BY_RIGHT)
     asked_us = None if ending.retry_after_ms is None else ending.retry_after_ms * 1000
     health.ended(name, Outcome(ending.code, content, asked_us), now_us)
+
+
+def is_a_lesson(result: AttemptResult) -> bool:
+    """Whether an attempt says how soon its provider answers: it did, or it lost while it was waited for."""
+    attempt = result.of
+    if attempt.driver.wishes.hedge.quantile is None or attempt.dispatched_us is None:
+        return False
+    return result.capture.first_content_us is not None or attempt.interrupted == LOST_RACE
 
 
 def last_of_stopped(driver: "Driver", results: list[AttemptResult]) -> AttemptResult:

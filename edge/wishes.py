@@ -74,4 +74,5 @@ def _hedge(caller: ApiKey, model: str, settings: Settings) -> HedgeRules:
         after_us=None if rules.after_s is None else int(rules.after_s * 1_000_000),
         stall_us=None if rules.stall_after_s is None else int(rules.stall_after_s * 1_000_000),
         in_flight_max=rules.max_in_flight,
+        quantile=rules.quantile,
     )

@@ -83,6 +83,13 @@ class Hedge(Section):
     stall_after_s: float | None = Field(
         None, gt=0, description="since the last content, while nothing was delivered; None: off"
     )
+    quantile: float | None = Field(
+        None,
+        gt=0,
+        lt=1,
+        description="adaptive: after this quantile of a provider's recent times to first content, as 0.9; `after_s` "
+        "while too few are known; None: off",
+    )
     max_in_flight: int = Field(1, ge=1, le=4, description="beside the first, of one generation")
     models: tuple[str, ...] = Field(
         ("*",), description="whose calls may be hedged; a key that allows it may always be"

@@ -9,20 +9,27 @@ arms the timer.
 from collections.abc import Iterable
 from typing import NamedTuple
 
+AFTER_US_MIN = 20_000
+"""A learned time is never shorter: below it the second call costs more than it saves."""
 TTFT, STALL = "hedge_ttft", "hedge_stall"
 
 
 class HedgeRules(NamedTuple):
-    """What one call may do; None: that silence is waited out."""
+    """What one call may do; None: that silence is waited out. ``quantile``: of recent answers, instead of ``after_us``."""
 
     after_us: int | None = None
     stall_us: int | None = None
     in_flight_max: int = 1
+    quantile: float | None = None
 
     @property
     def on(self) -> bool:
         """Whether there is any hedge at all."""
-        return self.after_us is not None or self.stall_us is not None
+        return not (self.after_us is None and self.stall_us is None and self.quantile is None)
+
+    def learned(self, quantile_us: int | None) -> "HedgeRules":
+        """The same with the time that a provider's recent answers say, where enough of them are known."""
+        return self if quantile_us is None else self._replace(after_us=max(quantile_us, AFTER_US_MIN))
 
 
 NO_HEDGE = HedgeRules()

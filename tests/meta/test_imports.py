@@ -41,6 +41,7 @@ HOMES = {  # vendor: the one file or folder of each process that may import it
         "compose": "compose/client.py",
         "compose/embedded/simulator": "compose/embedded/simulator/server.py",
     },
+    "ddsketch": {"edge": "edge/latencies.py"},
     "chdb": {"compose/embedded/clickhouse": "compose/embedded/clickhouse/engine.py"},
     "clickhouse_connect": {"edge": "edge/archive.py", "sinks": "sinks/clickhouse.py"},
     "faust": {"pipeline": "pipeline/app.py"},
