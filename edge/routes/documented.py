@@ -121,6 +121,7 @@ def json_body(schema: Schema, *, required: bool = True) -> Schema:
 
 
 _MS: Schema = {"type": "string", "pattern": "^0*[1-9][0-9]{0,11}$"}
+_HOLD_MS: Schema = {"type": "string", "pattern": "^[0-9]{1,9}$"}
 CALL_HEADERS = [
     header("X-Request-Id", "The client's name for the call; one is made where there is none."),
     header("X-Deadline-Ms", "How long the answer may take.", _MS),
@@ -133,7 +134,9 @@ CALL_HEADERS = [
         "What happens when no reader is left.",
         {"type": "string", "enum": ["grace", "continue", "cancel"]},
     ),
-    header("X-Tokentrail-Hold-Ms", "Hold content back so long, so that another attempt may still win.", _MS),
+    header(
+        "X-Tokentrail-Hold-Ms", "Hold content back so long, so that another attempt may still win.", _HOLD_MS
+    ),
     *[
         header(name, what, {"type": "string", "enum": ["restart", "continue"]})
         for name, what in (

@@ -200,6 +200,8 @@ def test_names_carry_their_unit():
         "generations",
         "failures",
         "max_in_flight",
+        "ack_ranges",
+        "resent_events",
     }
     sections = [field.annotation for field in Settings.model_fields.values()]
     for section in sections:
