@@ -192,8 +192,7 @@ def _answer_changed_after_retry(known: Known) -> Evidence | None:
         return None
     begun = sorted(n for n, end in known.ends.items() if n < number and end.content_events)
     changed = set(changed_inputs(known.starts[first], known.starts[number]))
-    for before in range(first + 1, number + 1):
-        changed |= set(known.starts[before].changed_inputs) if before in known.starts else set()
+    changed |= set(known.starts[number].changed_inputs)  # what it says of itself is against the first, too
     served = [end.served_model for n, end in known.ends.items() if n in (first, number) and end.served_model]
     if len(set(served)) > 1:
         changed.add("served_model")
