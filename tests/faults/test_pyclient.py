@@ -13,6 +13,7 @@ from tokentrail_client import AsyncClient, GenerationFailed, Store, Text, Times
 
 from tests.support.cutting import Cut, CuttingProxy
 from tests.support.processes import KEY
+from tests.support.waiting import until
 
 CUTS = 60
 STREAMS_AT_ONCE = 6
@@ -20,12 +21,13 @@ TIMES = Times(idle_s=5, read_s=60, session_s=120, backoff_s=0.02, backoff_max_s=
 
 
 def asked(tokens, interval_ms=2, **more):
-    """Give what an SDK is asked for; the simulator answers with so many tokens."""
+    """Give what an SDK is asked for; the simulator answers with so many tokens, whoever reads meanwhile."""
     return {
         "model": "sim",
         "messages": [{"role": "user", "content": "hi"}],
         "stream": True,
         **more,
+        "extra_headers": {"x-tokentrail-on-disconnect": "continue"},
         "extra_body": {"simulate": {"tokens": tokens, "interval_ms": interval_ms}},
     }
 
@@ -82,25 +84,43 @@ async def test_an_sdk_over_two_edges_sees_no_cut(edges, proxies, provider, tmp_p
 
 
 @pytest.mark.usefixtures("worker")
-async def test_an_edge_that_is_killed_ends_its_stream_once(edges):
-    """Kill -9 of the edge in the middle: the SDK, resumed at the other, gets what the log has, and edge_lost at the end."""
-    first, second = edges
-    text, said = [], None
-    async with sdk([first.url, second.url]) as client:
+async def test_an_edge_that_is_killed_ends_its_streams_once(edges, proxies):
+    """Kill -9 of an edge among random cuts: every stream gets what the log has, and the one end that it has there."""
+    texts, ids, ends = {}, {}, {}
+
+    async def one(name, client):
         raw = await client.chat.completions.with_raw_response.create(**asked(10_000, 20))
-        generation_id = raw.headers["x-generation-id"]
+        ids[name], texts[name] = raw.headers["x-generation-id"], ""
         try:
             async for chunk in raw.parse():
-                text.append(chunk.choices[0].delta.content or "" if chunk.choices else "")
-                if len(text) == 5:
-                    first.kill()
+                texts[name] += (chunk.choices[0].delta.content or "") if chunk.choices else ""
         except openai.APIError as error:
-            said = error.code
-    assert said == "edge_lost"
-    async with AsyncClient(second.url, KEY, times=TIMES) as plain, plain.attach(generation_id) as session:
-        with pytest.raises(GenerationFailed, match="edge_lost"):
-            await drained(session)
-    assert session.text == "".join(text)
+            ends[name] = error.code
+
+    async def kill(plain):
+        await until(lambda: len(texts) == STREAMS_AT_ONCE and all(texts.values()), 60)
+        edges[0].kill()
+        await until(lambda: "edge_lost" in ends.values(), 60)
+        for generation_id in ids.values():
+            await plain.cancel(generation_id)
+
+    urls = [proxy.url for proxy in proxies]
+    async with (
+        sdk(urls) as first,
+        sdk(urls[::-1]) as second,
+        AsyncClient(edges[1].url, KEY, times=TIMES) as plain,
+    ):
+        runs = [one(n, (first, second)[n % 2]) for n in range(STREAMS_AT_ONCE)]
+        await asyncio.gather(kill(plain), *runs)
+        assert set(ends.values()) <= {"edge_lost", "cancelled"}
+        for name, generation_id in ids.items():
+            async with plain.attach(generation_id) as session:
+                try:
+                    await drained(session)
+                    end = session.end.finish_reason
+                except GenerationFailed as failed:
+                    end = failed.code
+            assert (end, session.text) == (ends[name], texts[name])
 
 
 async def test_an_edge_that_stands_still_is_left(edges):
@@ -109,10 +129,11 @@ async def test_an_edge_that_stands_still_is_left(edges):
     times, moves, text = Times(idle_s=1.5, read_s=30, session_s=60, backoff_s=0.02), [], []
     body = asked(100, 20)
     body |= body.pop("extra_body")
+    headers = body.pop("extra_headers")
     async with (
         AsyncClient([first.url], KEY, times=times) as owner,
         AsyncClient([second.url, first.url], KEY, times=times, on_state=moves.append) as reader,
-        owner.stream("/chat/completions", body) as own,
+        owner.stream("/chat/completions", body, headers=headers) as own,
     ):
         head = await anext(aiter(own))
         async with reader.attach(own.generation_id) as session:

@@ -18,6 +18,7 @@ def frames(first, last):
 @pytest.fixture
 def store(tmp_path):
     with Store(tmp_path / "store.db") as opened:
+        opened.path = tmp_path / "store.db"
         yield opened
 
 
@@ -60,11 +61,16 @@ def test_twenty_sessions_are_kept(store):
 
 
 def test_forgetting_erases_the_words(store):
-    """A session that is forgotten leaves no event behind."""
+    """A session that is forgotten leaves no event behind, nor its bytes; meanwhile only the owner may read them."""
     store.begin("s", "native", [])
     store.keep("s", State.STREAMING, frames=frames(0, 2), journal=True)
+    store.keep("s", State.STREAMING, frames=[Frame(b"", cursor(3), "delta", "a secret")], journal=True)
+    files = [store.path, *store.path.parent.glob(f"{store.path.name}-wal")]
+    assert any(b"a secret" in file.read_bytes() for file in files)
+    assert {oct(file.stat().st_mode & 0o777) for file in files} == {"0o600"}
     store.forget("s")
     assert (store.get("s"), store.events("s")) == (None, [])
+    assert not any(b"a secret" in file.read_bytes() for file in files)
 
 
 def test_threads_and_stores_share_a_file(tmp_path):
@@ -94,6 +100,15 @@ def test_threads_and_stores_share_a_file(tmp_path):
         store.close()
 
 
+def test_the_store_counts_as_the_function_does(store):
+    """Ranges that grew event by event are those of all events at once, the newest of them."""
+    events = frames(0, 300) + frames(310, 310 + EVENTS_PER_RANGE * RANGES_MAX)
+    store.begin("s", "native", [])
+    for at in range(0, len(events), 7):
+        store.keep("s", State.STREAMING, frames=events[at : at + 7])
+    assert list(store.get("s").checksums) == added([], [(frame.seq, frame.data) for frame in events])
+
+
 def test_ranges_end_when_they_are_full_or_broken():
     """A range holds 32 events and has no hole; what was counted already is not counted again."""
     events = [(seq, f"d{seq}") for seq in range(1, 2 * EVENTS_PER_RANGE + 2)]
@@ -105,3 +120,11 @@ def test_ranges_end_when_they_are_full_or_broken():
         by_one = added(by_one, [event])
     assert by_one == ranges[:3]
     assert len(added([], [(seq * 2, "x") for seq in range(500)])) == RANGES_MAX
+
+
+def test_a_file_of_a_later_form_is_left_alone(tmp_path):
+    """A store that a newer version made is refused, instead of being read wrongly."""
+    with Store(tmp_path / "s.db") as store:
+        store._db.execute("PRAGMA user_version = 2")
+    with pytest.raises(ValueError, match="newer"):
+        Store(tmp_path / "s.db")

@@ -76,6 +76,19 @@ class NotFinished(Exception):
     """The answer is not whole yet."""
 
 
+@dataclass(slots=True)
+class _Fragments:
+    """A tool call as it comes: joined once, since it may be long."""
+
+    choice: int
+    id: str | None = None
+    name: str | None = None
+    arguments: list[str] = field(default_factory=list)
+
+    def joined(self) -> ToolCall:
+        return ToolCall(self.id, self.name, "".join(self.arguments), self.choice)
+
+
 class Assembly:
     """Assembles one generation from its native events, all of them from the first on.
 
@@ -90,7 +103,7 @@ class Assembly:
         self.end: End | None = None
         self.fault: Fault | None = None
         self._said: list[str] = []
-        self._tools: dict[tuple[int, int | str | None], ToolCall] = {}
+        self._tools: dict[tuple[int, int | str | None], _Fragments] = {}
 
     @property
     def text(self) -> str:
@@ -134,16 +147,15 @@ class Assembly:
     def _fragment(self, part: dict[str, Any], choice: int, text: str) -> None:
         index, call_id = part.get("tool_index"), part.get("tool_call_id")
         name = (choice, index if index is not None else call_id)
-        known = self._tools.get(name) or ToolCall(None, None, "", choice)
-        self._tools[name] = ToolCall(
-            known.id or call_id, known.name or part.get("name"), known.arguments + text, choice
-        )
+        call = self._tools.setdefault(name, _Fragments(choice))
+        call.id, call.name = call.id or call_id, call.name or part.get("name")
+        call.arguments.append(text)
 
     def _ended(self, said: dict[str, Any]) -> list[Item]:
         reason = said.get("finish_reason") or "unknown"
-        whole = [call for call in self._tools.values() if reason != "cancelled" and _is_whole(call)]
-        cut_off = tuple(call for call in self._tools.values() if call not in whole)
-        self.end = End(reason, said, cut_off)
+        calls = [call.joined() for call in self._tools.values()]
+        whole = [call for call in calls if reason != "cancelled" and _is_whole(call)]
+        self.end = End(reason, said, tuple(call for call in calls if call not in whole))
         return [*whole, self.end]
 
 

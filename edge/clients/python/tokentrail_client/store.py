@@ -18,23 +18,28 @@ from pathlib import Path
 from types import TracebackType
 from typing import NamedTuple, Self
 
-from tokentrail_client.checksums import Range, added
+from tokentrail_client.checksums import RANGES_MAX, Range, added
 from tokentrail_client.frames import Frame, seq_of
 from tokentrail_client.states import State
 
 SESSIONS_MAX = 20
 """How many sessions are kept: the newest."""
 BUSY_S = 5.0
+VERSION = 1
+"""The form of the file."""
 _SCHEMA = """
 CREATE TABLE IF NOT EXISTS sessions (
   number INTEGER PRIMARY KEY AUTOINCREMENT, session TEXT NOT NULL UNIQUE, generation_id TEXT, dialect TEXT NOT NULL,
-  roots TEXT NOT NULL, state TEXT NOT NULL, reason TEXT, last_event_id TEXT, checksums TEXT NOT NULL DEFAULT '[]',
+  roots TEXT NOT NULL, state TEXT NOT NULL, reason TEXT, last_event_id TEXT,
   updated_us INTEGER NOT NULL);
 CREATE TABLE IF NOT EXISTS events (
   session TEXT NOT NULL REFERENCES sessions (session) ON DELETE CASCADE, seq INTEGER NOT NULL, id TEXT NOT NULL,
   event TEXT, data TEXT NOT NULL, PRIMARY KEY (session, seq)) WITHOUT ROWID;
+CREATE TABLE IF NOT EXISTS ranges (
+  session TEXT NOT NULL REFERENCES sessions (session) ON DELETE CASCADE, first INTEGER NOT NULL,
+  last INTEGER NOT NULL, crc32 INTEGER NOT NULL, PRIMARY KEY (session, first)) WITHOUT ROWID;
 """
-_READ = "SELECT session, generation_id, dialect, roots, state, reason, last_event_id, checksums FROM sessions"
+_READ = "SELECT session, generation_id, dialect, roots, state, reason, last_event_id FROM sessions"
 
 
 class Stored(NamedTuple):
@@ -64,11 +69,20 @@ class Store:
     def __init__(self, path: str | Path = ":memory:", sessions_max: int = SESSIONS_MAX) -> None:
         self._sessions_max = sessions_max
         self._lock = threading.Lock()
+        if str(path) != ":memory:":
+            Path(path).touch(mode=0o600)  # what a model says is for its reader
         self._db = sqlite3.connect(path, timeout=BUSY_S, isolation_level=None, check_same_thread=False)
         self._db.execute("PRAGMA journal_mode=WAL")
         self._db.execute("PRAGMA synchronous=NORMAL")
         self._db.execute("PRAGMA foreign_keys=ON")
-        self._db.executescript(_SCHEMA)
+        self._db.execute("PRAGMA secure_delete=ON")
+        (version,) = self._db.execute("PRAGMA user_version").fetchone()
+        if version > VERSION:
+            self._db.close()
+            raise ValueError(
+                f"{path} was made by a newer tokentrail-client (form {version}, known: {VERSION})"
+            )
+        self._db.executescript(f"{_SCHEMA}PRAGMA user_version = {VERSION};")
 
     def close(self) -> None:
         """Close the file."""
@@ -111,37 +125,34 @@ class Store:
     ) -> None:
         """Store a position, and the events up to it: one transaction. What is None stays as it was."""
         with self._transaction() as db:
-            found = db.execute("SELECT checksums FROM sessions WHERE session = ?", (session,)).fetchone()
-            if found is None:
-                return  # forgotten in favour of newer ones: it is read to its end without a place in the store
-            numbered = [(frame.seq, frame) for frame in frames if frame.id is not None]
-            ranges = added(_ranges(found[0]), [(n, frame.data) for n, frame in numbered if n is not None])
-            db.execute(
+            known = db.execute(
                 "UPDATE sessions SET state = ?, reason = ?, generation_id = coalesce(?, generation_id),"
-                " last_event_id = coalesce(?, last_event_id), checksums = ?, updated_us = ? WHERE session = ?",
-                (state, reason, generation_id, last_event_id, json.dumps(ranges), _now_us(), session),
+                " last_event_id = coalesce(?, last_event_id), updated_us = ? WHERE session = ?",
+                (state, reason, generation_id, last_event_id, _now_us(), session),
             )
+            numbered = [(seq, frame) for frame in frames if (seq := frame.seq) is not None]
+            if not known.rowcount or not numbered:
+                return  # a session that was forgotten in favour of newer ones is read on without a place in the store
+            _count(db, session, [(seq, frame.data) for seq, frame in numbered])
             if journal:
                 db.executemany(
                     "INSERT OR IGNORE INTO events (session, seq, id, event, data) VALUES (?, ?, ?, ?, ?)",
-                    [
-                        (session, n, frame.id, frame.event, frame.data)
-                        for n, frame in numbered
-                        if n is not None
-                    ],
+                    [(session, seq, frame.id, frame.event, frame.data) for seq, frame in numbered],
                 )
 
     def get(self, session: str) -> Stored | None:
         """One session; None where it is not known or was forgotten."""
-        with self._lock:
-            row = self._db.execute(_READ + " WHERE session = ?", (session,)).fetchone()
-        return None if row is None else _stored(row)
+        found = self._read(" WHERE session = ?", (session,))
+        return found[0] if found else None
 
     def sessions(self) -> list[Stored]:
         """All sessions, the newest first."""
+        return self._read(" ORDER BY number DESC")
+
+    def _read(self, which: str, named: tuple[str, ...] = ()) -> list[Stored]:
         with self._lock:
-            rows = self._db.execute(_READ + " ORDER BY number DESC").fetchall()
-        return [_stored(row) for row in rows]
+            rows = self._db.execute(_READ + which, named).fetchall()
+            return [_stored(row, _ranges(self._db, row[0])) for row in rows]
 
     def events(self, session: str, after_seq: int = -1) -> list[Frame]:
         """The journal of a session behind a number, in order; its frames carry no raw bytes."""
@@ -153,9 +164,11 @@ class Store:
         return [Frame(b"", *row) for row in rows]
 
     def forget(self, session: str) -> None:
-        """Erase a session and its journal."""
+        """Erase a session and its journal, from the file's bytes too."""
         with self._transaction() as db:
             db.execute("DELETE FROM sessions WHERE session = ?", (session,))
+        with self._lock:
+            self._db.execute("PRAGMA wal_checkpoint(TRUNCATE)")
 
     def _transaction(self) -> "_Transaction":
         return _Transaction(self._lock, self._db)
@@ -186,12 +199,27 @@ class _Transaction:
             self._lock.release()
 
 
-def _ranges(text: str) -> list[Range]:
-    return [Range(*numbers) for numbers in json.loads(text)]
+def _count(db: sqlite3.Connection, session: str, events: list[tuple[int, str]]) -> None:
+    """Add events to the session's newest range, or begin one behind it."""
+    newest = "SELECT first, last, crc32 FROM ranges WHERE session = ? ORDER BY first DESC LIMIT 1"
+    before = [Range(*row) for row in db.execute(newest, (session,))]
+    after = added(before, events)
+    db.executemany("INSERT OR REPLACE INTO ranges VALUES (?, ?, ?, ?)", [(session, *part) for part in after])
+    if len(after) > len(before):
+        db.execute(
+            "DELETE FROM ranges WHERE session = ? AND first NOT IN"
+            " (SELECT first FROM ranges WHERE session = ? ORDER BY first DESC LIMIT ?)",
+            (session, session, RANGES_MAX),
+        )
 
 
-def _stored(row: tuple[str, ...]) -> Stored:
-    session, generation_id, dialect, roots, state, reason, last_event_id, checksums = row
+def _ranges(db: sqlite3.Connection, session: str) -> tuple[Range, ...]:
+    rows = db.execute("SELECT first, last, crc32 FROM ranges WHERE session = ? ORDER BY first", (session,))
+    return tuple(Range(*row) for row in rows)
+
+
+def _stored(row: tuple[str, ...], checksums: tuple[Range, ...]) -> Stored:
+    session, generation_id, dialect, roots, state, reason, last_event_id = row
     return Stored(
         session,
         generation_id,
@@ -200,7 +228,7 @@ def _stored(row: tuple[str, ...]) -> Stored:
         State(state),
         reason,
         last_event_id,
-        tuple(_ranges(checksums)),
+        checksums,
     )
 
 
