@@ -32,13 +32,10 @@ function general(model, { start, state, terminal }) {
     ["what it says", end?.message],
     ["model", served(said?.model, end?.served_model)],
     ["dialect", start?.dialect ?? state?.dialect],
-    ["route", said?.model_route],
     ["edge", state?.edge_id],
-    ["request", said?.request_id],
     ["began", state ? moment(state.started_us) : null],
     ["first token", duration(model.firstUs)],
     ["in total", duration(model.totalUs)],
-    ["silent", model.stalls.length ? duration(model.stalls.reduce((sum, { lengthUs }) => sum + lengthUs, 0)) : null],
     ["trace", state && model.terminal ? (state.trace_complete ? "complete" : "not complete") : null],
   ]));
 }
@@ -100,7 +97,8 @@ function lineage(state, start, open) {
   for (const { attempt, reason, from_model: from, to_model: to } of retries) {
     rows.push(el("li", {}, `attempt ${attempt}: ${reason}${from && to ? ` from ${from} to ${to}` : ""}, after attempt ${attempt - 1}`));
   }
-  if (!rows.length) rows.push(el("li", {}, "It follows no other generation, and its first attempt was its only one."));
+  if (!rows.length) rows.push(el("li", {}, "It follows no other, and its first attempt was its only one."));
+  if (said) rows.push(el("li", {}, `of request ${said.request_id}`));
   return said ? el("section", {}, el("h3", {}, "Lineage"), el("ul", {}, rows)) : null;
 }
 

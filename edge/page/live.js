@@ -6,6 +6,7 @@ import { duration, many } from "./format.js";
 
 const EVERY_MS = 2000;
 const SHOWN_MAX = 20;
+const WORDS = { prefill: "waiting", decode: "streaming", postprocess: "ending" };
 
 export class Live {
   #api;
@@ -55,9 +56,10 @@ export class Live {
     if (!this.#rows.has(id)) this.#rows.set(id, this.#made(id));
     const { item, name, about, chip } = this.#rows.get(id);
     const state = said.terminal ? (said.terminal.kind === "error" ? "failed" : "ended") : said.stage;
+    const word = WORDS[state] ?? state;
     say(name, `${said.model} …${id.slice(-6)}`);
     say(about, `${duration(said.elapsed_ms * 1000)} · ${many(said.last_seq + 1, "event")} · ${many(said.readers, "reader")}`);
-    say(chip, state);
+    say(chip, word);
     chip.dataset.state = state;
     const list = byId("live");
     if (list.children[i] !== item) list.insertBefore(item, list.children[i] ?? null);

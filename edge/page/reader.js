@@ -1,9 +1,9 @@
 // One generation, read to its end over as many connections as it takes. The states are a table; what a broken connection
 // means is decided in one place: it is resumed behind the last id that was shown, and every event is counted, so that the
-// page can say how many were lost or repeated. Before: api, sse. After: view.
+// page can say how many were lost or repeated. Before: api, and sse of the client library. After: view.
 
 import { Refused } from "./api.js";
-import { SseParser } from "./sse.js";
+import { FrameParser } from "./sse.js";
 
 export const MOVES = {
   idle: { open: "connecting" },
@@ -16,6 +16,7 @@ export const MOVES = {
 };
 
 const BACKOFF_MS = [250, 500, 1000, 2000, 5000];
+const FRAME_CHARACTERS_MAX = 16 << 20; // twice the edge's own bound on a frame
 const IDLE_MS = 60_000; // four heartbeats: whoever is silent for longer is gone
 const TERMINALS = new Set(["message_end", "generation_error"]);
 
@@ -85,7 +86,7 @@ export class Reader {
       if (response.status === 204) return true;
       this.seen.connections += 1;
       this.#move("opened");
-      const parser = new SseParser(this.#lastId);
+      const parser = new FrameParser(FRAME_CHARACTERS_MAX);
       const body = response.body.getReader();
       for (;;) {
         idle.touch();
@@ -95,6 +96,7 @@ export class Reader {
           if (abort.signal.aborted) return false;
           if (this.#take(frame)) return true;
         }
+        if (parser.tooLarge) throw new Refused(0, "frame_too_large", "an event is too large to be shown", false, null);
       }
     } finally {
       idle.stop();
@@ -104,7 +106,7 @@ export class Reader {
   /** Hand a frame on; whether it was the terminal. One without an id is a heartbeat, or an error that is not the end. */
   #take({ event, data, id }) {
     const said = JSON.parse(data);
-    if (id === null) {
+    if (id === undefined) {
       if (event === "heartbeat") this.#on.heartbeat(said);
       else if (event === "generation_error") throw new Error("broken off by the edge");
       return false;

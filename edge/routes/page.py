@@ -15,6 +15,8 @@ from starlette.exceptions import HTTPException
 
 router = APIRouter(default_response_class=Response, include_in_schema=False)
 FOLDER = Path(__file__).parents[1] / "page"
+SHARED = (FOLDER.parent / "clients" / "js" / "src" / "sse.js",)
+"""What the page has from the client library: one parser of server-sent events for both."""
 _TYPES = {
     ".html": "text/html; charset=utf-8",
     ".css": "text/css; charset=utf-8",
@@ -51,7 +53,7 @@ class Asset(NamedTuple):
 def assets() -> dict[str, Asset]:
     """The page's files by name."""
     found = {}
-    for path in sorted(FOLDER.iterdir()):
+    for path in (*sorted(FOLDER.iterdir()), *SHARED):
         if path.suffix in _TYPES:
             body = path.read_bytes()
             found[path.name] = Asset(body, _TYPES[path.suffix], f'"{hashlib.sha256(body).hexdigest()[:32]}"')

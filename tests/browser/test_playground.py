@@ -1,6 +1,7 @@
 """The playground in a real browser: stream, break the network, resume, cancel, and compare with what the log holds."""
 
 import asyncio
+import json
 import re
 
 import httpx
@@ -40,6 +41,35 @@ async def test_an_answer_streams(two, tab_on):
         assert tab.page.url.endswith(f"#g={generation_id}")
         for words in ("complete: stop", "sim-fast", "openai.chat", "edge-1"):
             await tab.said("facts", words)
+
+
+@pytest.mark.parametrize("dialect", ["openai.chat", "openai.responses", "anthropic.messages"])
+async def test_every_dialect(two, tab_on, dialect):
+    """A model is asked by the call of its dialect; text, reasoning and a tool's arguments are each shown as what they are."""
+    text, arguments = "Some **bold** text, and `code`.", '{"city": "Zürich", "days": 3}'
+    script = {
+        "text": text,
+        "ttft_ms": 0,
+        "interval_ms": 2,
+        "tool_call": {"name": "weather", "arguments": arguments},
+    }
+    if dialect != "anthropic.messages":
+        script["reasoning_tokens"] = 5
+    async with tab_on(two.urls[0]) as tab:
+        page = tab.page
+        await page.select_option("#model", "another one…")
+        await page.fill("#model-name", "of-the-default-route")
+        await page.select_option("#model-dialect", dialect)
+        await page.click("#options summary")
+        await page.fill("#extra", json.dumps({"simulate": script}))
+        await page.click("#send")
+        await tab.said("status", "Complete")
+        await tab.said("facts", dialect)
+        await page.locator(".text strong", has_text="bold").wait_for()
+        assert await page.text_content(".tool_call summary") == "Tool call: weather"
+        assert await page.text_content(".tool_call pre") == arguments
+        assert await page.locator(".reasoning details:not([open])").count() == ("reasoning_tokens" in script)
+        assert await tab.as_sent() == text
 
 
 async def test_a_cut_by_hand_is_no_cancel(two, tab_on):
@@ -164,21 +194,20 @@ async def test_what_runs_is_listed(two, tab_on):
         await row.locator(".chip", has_text="ended").wait_for()
 
 
-@pytest.mark.parametrize(
-    ("script", "says"),
-    [
-        ({"error_after": 3}, "Failed after"),
-        ({"cut_after": 3}, "Failed after"),
-        ({"status": 400}, "Failed after"),
-        ({"finish_reason": "length"}, "Complete after"),
-    ],
-    ids=str,
-)
-async def test_how_it_ended(two, tab_on, script, says):
-    """An end that is none, a refusal and a cut answer are said for what they are."""
+async def test_how_it_ended(two, tab_on):
+    """An end that is none, a refusal, a cut answer and a short one are said for what they are."""
+    ends = {
+        "upstream_error": {"error_after": 3},
+        "incomplete_upstream": {"cut_after": 3},
+        "bad_request": {"status": 400},
+        "length": {"finish_reason": "length"},
+    }
     async with tab_on(two.urls[0]) as tab:
-        await tab.ask(**{"tokens": 6, "ttft_ms": 0, "interval_ms": 5} | script)
-        await tab.said("status", says)
+        for word, script in ends.items():
+            await tab.ask(**{"tokens": 6, "ttft_ms": 0, "interval_ms": 5} | script)
+            await tab.said("status", f": {word}")
+            status = await tab.page.text_content("#status")
+            assert status.startswith("Complete after" if word == "length" else "Failed after")
 
 
 async def test_a_wrong_key_and_a_wrong_request(two, tab_on):

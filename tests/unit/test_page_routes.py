@@ -11,7 +11,7 @@ import pytest
 from edge.app import build_app
 from edge.archive import Sum
 from edge.routes import listing
-from edge.routes.page import FOLDER, POLICY, assets
+from edge.routes.page import POLICY, assets
 from schemas.settings import ApiKey
 from tests.support.archive import MemoryArchive
 from tests.support.asgi import get, post
@@ -86,7 +86,7 @@ async def test_no_other_file_is_served(name):
 @pytest.mark.parametrize("name", NAMES)
 def test_the_page_needs_nobody_else(name):
     """No file names another host, has a script or a style within its markup, or hands a text to a parser of markup."""
-    text = (FOLDER / name).read_text()
+    text = assets()[name].body.decode()
     assert not [sink for sink in SINKS if sink in text]
     assert not re.findall(r'(?:src|href|from|import)\s*[=(]?\s*["\'](?:https?:)?//', text)
     if name.endswith(".html"):
@@ -96,7 +96,7 @@ def test_the_page_needs_nobody_else(name):
 @pytest.mark.parametrize("name", [name for name in NAMES if name.endswith(".js")])
 def test_every_module_that_is_imported_is_there(name):
     """A module imports files of the page only, by names that are served."""
-    imported = re.findall(r'from "\./([\w.]+)"', (FOLDER / name).read_text())
+    imported = re.findall(r'^import .* from "\./([\w.]+)"', assets()[name].body.decode(), re.MULTILINE)
     assert set(imported) <= set(NAMES)
 
 
