@@ -2,6 +2,7 @@
 
 import pytest
 
+from edge.follow import LogSilent
 from edge.log import LogAway
 from edge.resume import Opened
 from schemas.events import Kind
@@ -144,6 +145,20 @@ async def test_an_archive_that_is_away_is_no_empty_one(presented):
         await scene.ask(**presented)
     with pytest.raises(LogAway):
         await scene.desk.history(OWNER, scene.id)
+
+
+async def test_an_archive_that_goes_away_in_the_middle_breaks_off():
+    """Behind the head: what was given stays good, the client is told to come back, and has the rest then."""
+    scene = await archived(texts=150)
+    opened = await scene.ask()
+    scene.archive.away = True
+    client = await Client(opened.follower).done()
+    assert isinstance(client.broke_off, LogSilent)
+    held = len(client.got)
+    assert 60 < held < 150
+    assert client.shown == scene.whole[:held]
+    scene.archive.away = False
+    assert await everything(scene, last_event_id=scene.cursors[held - 1]) == scene.whole[held:]
 
 
 async def test_what_the_log_must_hold_is_known_without_the_archive():
