@@ -129,13 +129,12 @@ class EdgeService:
         """None when this edge can serve, else what is missing."""
         if self.stopping:
             return "stopping"
-        for topic, read in (
-            ("control", self.log.control_read),
-            ("config", self.log.config_read),
-            ("claims", self.log.claims_read),
-        ):
-            if not read:
-                return f"{topic} is not read to its end yet"
+        heard = self.log
+        read = {"control": heard.control_read, "config": heard.config_read, "claims": heard.claims_read}
+        if unread := [topic for topic, whole in read.items() if not whole]:
+            return f"{unread[0]} is not read to its end yet"
+        if any(task.done() for task in self._following):
+            return "what other edges and operators say is not heard any more: restart this edge"
         try:
             await self.log.bounds(0)
         except LogAway as away:

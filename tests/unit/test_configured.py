@@ -14,6 +14,8 @@ from schemas.records import ConfigKind, ConfigRecord, ForgottenEntry, KeyEntry, 
 from schemas.settings import ApiKey
 from tests.support.desk import COLLEAGUE, OWNER, STRANGER, Scene
 from tests.support.edge import CODEC, T0_US, Client, turns
+from tests.support.running import edge_with
+from tests.support.upstream import Script
 
 DAY_US = 86_400_000_000
 
@@ -142,6 +144,17 @@ async def test_a_record_that_cannot_be_read_stops_nothing():
     assert configured.forgotten(scene.id) == ForgottenEntry(tenant="acme", key_id="key-1")
     following.cancel()
     await asyncio.gather(following, return_exceptions=True)
+
+
+async def test_an_edge_that_hears_nothing_any_more_is_not_ready():
+    """A revocation that cannot reach it must not be waited for: a failed reading of config takes it out of service."""
+    async with edge_with(Script()) as edge:
+        await turns()
+        assert await edge.service.ready() is None
+        for task in edge.service._following:
+            task.cancel()
+        await turns()
+        assert "restart" in await edge.service.ready()
 
 
 class TestKeys:
