@@ -279,12 +279,13 @@ def test_storms_per_provider_and_minute(store):
     assert (found[0]["generations"], found[0]["failed"], found[0]["error_codes"]) == (5, 15, ["overloaded"])
 
 
-def test_a_users_own_retries_are_in_the_storm(store):
+@pytest.mark.parametrize("kind", [None, "regenerate", "restart"])
+def test_a_users_own_retries_are_in_the_storm(store, kind):
     """The first call of a generation that repeats another one is a repeat, too."""
     put(store, *calls(1, 1))
     for number in range(2, 12):
         summary, *ends = calls(number, 1)
-        put(store, tried(number, of=1, outcomes=("failed",), seen=None), *ends)
+        put(store, tried(number, of=1, outcomes=("failed",), seen=None, lineage_kind=kind), *ends)
         assert summary.generation_id == gid(number)
     (found,) = store.query("SELECT attempts, retries, storm FROM retry_storms")
     assert found == {"attempts": 11, "retries": 10, "storm": True}
