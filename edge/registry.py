@@ -199,6 +199,7 @@ class Registry:
                 stage=stage,
                 at_us=self._now_us() - entry.generation.accepted_us,
                 tokens_generated=entry.driver.tokens_seen,
+                policy=entry.generation.on_disconnect,
             )
         )
         return True

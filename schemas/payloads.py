@@ -209,6 +209,7 @@ class CancelRequested(Struct, frozen=True, kw_only=True):
     stage: Stage = Stage.UNKNOWN
     at_us: int | None = None  # elapsed_us at which the generation's edge took it
     tokens_generated: int | None = None  # until then, estimated
+    policy: str | None = None  # what the generation does without a reader: grace, continue, cancel
 
 
 class ToolStatus(Struct, frozen=True, kw_only=True):

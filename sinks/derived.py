@@ -137,6 +137,7 @@ _GENERATIONS: Columns = {
     **same("cache_hit", "sampling", "postprocess_result"),
     "cancel_at_ms": lambda r: ms(r.cancel.at_us) if r.cancel else None,
     "cancel_tokens_generated": lambda r: r.cancel.tokens_generated if r.cancel else None,
+    "cancel_policy": lambda r: r.cancel.policy if r.cancel else None,
 }
 
 _LEDGER: Columns = {

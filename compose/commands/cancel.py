@@ -37,7 +37,8 @@ def cancel(
 ) -> None:
     """Cancel a generation; any edge takes the call."""
     target = target_of(folder, edge, key)
-    answer = run(ask_edge(target, "POST", f"/v1/cancel/{generation_id}", {"mode": mode, "reason": reason}))
+    asked = {"mode": mode, "reason": reason, "source": "cli"}
+    answer = run(ask_edge(target, "POST", f"/v1/cancel/{generation_id}", asked))
     if as_json:
         print_json(answer.body)
     elif answer.status == 202:  # noqa: PLR2004 - HTTP's own number

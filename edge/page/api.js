@@ -67,7 +67,12 @@ export class Api {
 
   /** End a generation, wherever it runs. */
   cancel(id) {
-    return this.#json(`v1/generations/${encodeURIComponent(id)}/cancel`, { method: "POST" });
+    const call = {
+      method: "POST",
+      headers: { "content-type": "application/json" },
+      body: JSON.stringify({ source: "page" }),
+    };
+    return this.#json(`v1/generations/${encodeURIComponent(id)}/cancel`, call);
   }
 
   /** The response whose body is the generation's events behind an id. */

@@ -47,11 +47,20 @@ router = APIRouter(default_response_class=Response)
 log = structlog.get_logger()
 CANCEL_BYTES_MAX = 4_096
 SSE = "text/event-stream; charset=utf-8"
+_MODES = ("soft", "hard")
 _REASONS = ("user_abort", "client_disconnect", "policy_violation")
+_SOURCES = ("api", "cli", "page")
 _CANCEL = VISITED | json_body(
     {
         "type": "object",
-        "properties": {"mode": {"enum": ["soft", "hard"]}, "reason": {"enum": list(_REASONS)}},
+        "properties": {
+            "mode": {"enum": list(_MODES)},
+            "reason": {"enum": list(_REASONS)},
+            "source": {
+                "enum": list(_SOURCES),
+                "description": "Where the call comes from, as it says itself.",
+            },
+        },
     },
     required=False,
 )
@@ -236,12 +245,18 @@ def _has_body(request: Request) -> bool:
 
 
 def _cancel_of(body: dict[str, Any], caller: ApiKey) -> CancelRequested:
-    mode, reason = body.get("mode", "soft"), body.get("reason", "user_abort")
-    if mode not in ("soft", "hard") or reason not in _REASONS:
-        raise BadRequest(f"mode must be soft or hard, reason one of {', '.join(_REASONS)}")
+    mode, reason, source = (
+        body.get("mode", "soft"),
+        body.get("reason", "user_abort"),
+        body.get("source", "api"),
+    )
+    if mode not in _MODES or reason not in _REASONS or source not in _SOURCES:
+        raise BadRequest(
+            f"mode must be one of {', '.join(_MODES)}, reason of {', '.join(_REASONS)}, source of {', '.join(_SOURCES)}"
+        )
     if mode == "hard" and "operator" not in caller.roles:
         raise Forbidden("a hard cancel needs a key with the operator role; soft takes at most 200 ms longer")
-    return CancelRequested(mode=mode, reason=reason, source="api", requested_by=caller.id)
+    return CancelRequested(mode=mode, reason=reason, source=source, requested_by=caller.id)
 
 
 async def _tell(service: EdgeService, generation_id: str, asked: CancelRequested) -> None:

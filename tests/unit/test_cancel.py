@@ -54,7 +54,7 @@ async def test_what_a_cancel_meets_is_on_record(mode, reason, stage):
             "api",
             "key-1",
         )
-        assert cancel.stage is stage
+        assert (cancel.stage, cancel.policy) == (stage, "grace")
     assert (attempt.outcome, attempt.error_code) == (Outcome.CANCELLED, "cancelled")
     assert (ended.tokens_generated > 0) == (ended.tokens_delivered > 0) == (stage is Stage.DECODE)
     assert len(edge.upstream.calls) == (stage is not Stage.QUEUED)
