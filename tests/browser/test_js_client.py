@@ -5,6 +5,7 @@ import pytest_asyncio
 
 from tests.support.dialects import KEY, QUICK
 from tests.support.javascript import CLIENT
+from tests.support.waiting import until
 
 pytestmark = pytest.mark.asyncio(loop_scope="package")
 SLOW = QUICK | {"tokens": 60, "interval_ms": 15}
@@ -26,17 +27,23 @@ BEGIN = """async ([edge, key, simulate]) => {
 TRANSPORT = """async ([edge, key, simulate]) => {
   const tokentrail = await import("/client/index.js");
   const told = (window.told = []);
+  window.abort = new AbortController();
   const fetch = tokentrail.fetch({ onState: ({ state }) => told.push(state) });
   const body = JSON.stringify({ model: "sim-chat", stream: true, messages: [{ role: "user", content: "go" }], simulate });
   const headers = { authorization: `Bearer ${key}`, "content-type": "application/json" };
-  const response = await fetch(`${edge}/v1/chat/completions`, { method: "POST", headers, body });
-  window.reading = response.text().then((text) => ({ text, told }));
+  const response = await fetch(`${edge}/v1/chat/completions`, { method: "POST", headers, body, signal: window.abort.signal });
+  window.reading = (async () => {  // as an SDK reads
+    const reader = response.body.pipeThrough(new TextDecoderStream()).getReader();
+    let text = "";
+    for (let read = await reader.read(); !read.done; read = await reader.read()) text += read.value;
+    return { text, told };
+  })().catch(({ name }) => ({ name, told }));
 }"""
 
 
 @pytest_asyncio.fixture(loop_scope="package")
 async def blank(browser):
-    """Give a way to open an empty page of an address, whose `/client/` is the library's own files."""
+    """Give a way to open a page without a script at an edge's address, whose `/client/` is the library's own files."""
     contexts = []
 
     async def opened(url):
@@ -47,13 +54,11 @@ async def blank(browser):
             name = route.request.url.partition("/client/")[2]
             await route.fulfill(path=CLIENT / "src" / name, content_type="text/javascript")
 
-        async def empty(route):
-            await route.fulfill(body="<!doctype html><title>an application</title>", content_type="text/html")
-
         await context.route(f"{url}/client/**", ours)
-        await context.route(f"{url}/application", empty)
         page = await context.new_page()
-        await page.goto(f"{url}/application")
+        await page.goto(
+            f"{url}/healthz"
+        )  # really from there: what a test makes up is no page of this machine to Chromium
         return page
 
     yield opened
@@ -92,8 +97,8 @@ async def test_a_page_that_is_reloaded_goes_on_from_its_store(two, proxy, blank)
 
 
 async def test_the_fetch_survives_a_cut_in_a_browser(two, proxy, blank):
-    """The stream that a browser's SDK would see is, over a line that was cut twice, that of a line that was not."""
-    page = await blank(proxy.url)
+    """Called from a page of another origin, over a line that is cut twice, the stream is that of a line that is not cut."""
+    page = await blank(two.urls[1])
     await page.evaluate(TRANSPORT, [proxy.url, KEY, SLOW])
     for connection, how in ((2, "rst"), (3, "fin")):
         assert proxy.sever(how) == 1
@@ -101,6 +106,18 @@ async def test_the_fetch_survives_a_cut_in_a_browser(two, proxy, blank):
     got = await page.evaluate("window.reading")
     assert got["told"].count("RESUMING") >= 2
     assert bare(got["text"]) == bare(await text_of(await blank(two.urls[1]), two.urls[1]))
+
+
+async def test_an_abort_in_a_browser_ends_the_generation(two, proxy, blank):
+    """An abort in a page of another origin is a cancel: the provider's socket closes, well before the grace time is over."""
+    before = len(two.simulator.requests)
+    page = await blank(two.urls[1])
+    await page.evaluate(TRANSPORT, [proxy.url, KEY, SLOW | {"tokens": 5_000}])
+    await page.evaluate("window.abort.abort()")
+    assert await page.evaluate("window.reading") == {"name": "AbortError", "told": ["STREAMING", "CANCELLED"]}
+    (seen,) = list(two.simulator.requests)[before:]
+    await until(lambda: seen.finished_s is not None, within_s=2)
+    assert seen.aborted_by_client
 
 
 def bare(text):
