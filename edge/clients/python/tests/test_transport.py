@@ -1,6 +1,7 @@
 """Under an SDK: one unbroken stream over any cut. Each row of the retry matrix is a test here or in `test_matrix`."""
 
 import itertools
+import json
 import time
 
 import anyio
@@ -184,6 +185,37 @@ def test_leaving_may_be_no_cancel(blocking):
     server = Server(Reply(tuple(WHOLE)))
     leave(server, blocking=blocking, cancel_on_close=False)
     assert len(server.asked) == 1
+
+
+@pytest.mark.parametrize(
+    ("path", "last"),
+    [
+        ("chat/completions", b'data: {"choices": [{"index": 0, "delta": {}, "finish_reason": "stop"}]}\n\n'),
+        ("messages", b'event: message_delta\ndata: {"delta": {"stop_reason":"end_turn"}}\n\n'),
+    ],
+)
+def test_leaving_behind_the_last_word_is_no_cancel(path, last):
+    """An application that stops at the finish reason, before the protocol's end mark, has had its whole answer."""
+    server = Server(Reply((f"id: {cursor(1)}\n".encode() + last,)))
+    url = f"http://edge-1.test/v1/{path}"
+    with (
+        http_client(times=FAST, transport=server) as client,
+        client.stream("POST", url, json=BODY) as response,
+    ):
+        assert last in next(response.iter_raw())
+    assert len(server.asked) == 1
+
+
+def test_words_about_a_finish_are_none():
+    """A text that quotes a finish reason, and a chunk whose finish reason is null, end nothing: leaving there cancels."""
+    said = json.dumps({"choices": [{"delta": {"content": '"finish_reason": "stop"'}, "finish_reason": None}]})
+    server = Server(Reply((f"id: {cursor(1)}\ndata: {said}\n\n".encode(),)), answer({}, 202))
+    with (
+        http_client(times=FAST, transport=server) as client,
+        client.stream("POST", URL, json=BODY) as response,
+    ):
+        next(response.iter_raw())
+    assert len(server.asked) == 2
 
 
 def test_a_cancelled_task_cancels_its_generation():

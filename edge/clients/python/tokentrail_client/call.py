@@ -5,6 +5,11 @@ Before: ``effects``. After: ``reading``.
 
 from dataclasses import dataclass
 
+ABORT = "abort"
+"""The reason of a session that its application left."""
+CANCEL_S = 2.0
+"""How long leaving may take: the grace time ends what a cancel did not reach."""
+
 
 @dataclass(frozen=True, slots=True)
 class Times:

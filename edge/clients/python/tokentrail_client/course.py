@@ -10,7 +10,7 @@ from typing import Any, NoReturn
 
 from tokentrail_client.acks import Acks, said
 from tokentrail_client.advice import Action, Verdict, backoff_s, verdict_on
-from tokentrail_client.call import Call, Stopped, Times
+from tokentrail_client.call import ABORT, CANCEL_S, Call, Stopped, Times
 from tokentrail_client.effects import (
     Answer,
     Ask,
@@ -34,9 +34,6 @@ from tokentrail_client.states import Change, OnState, State, moved
 Steps = Generator[Effect, Any, None]
 Again = Generator[Effect, Any, Lost | None]
 OK, ACCEPTED = 200, 202
-ABORT = "abort"
-CANCEL_S = 2.0
-"""How long leaving may take: the grace time ends what a cancel did not reach."""
 
 
 class Course:
@@ -94,8 +91,9 @@ class Course:
             self._end() if self.position.ending else self._to(State.CANCELLED, ABORT)
 
     def cancel(self) -> Ask | None:
-        """What ends the generation that the application left; None where it has no name, or an end."""
-        if self.generation_id is None or (self.state, self.reason) != (State.CANCELLED, ABORT):
+        """What ends the generation that the application left; None where it has no name, or nothing more to say."""
+        left = (self.state, self.reason) == (State.CANCELLED, ABORT) and not self.position.finished
+        if self.generation_id is None or not left:
             return None
         headers = {**dict(self.call.auth), "content-type": "application/json"}
         url = f"{self._root()}/generations/{self.generation_id}/cancel"

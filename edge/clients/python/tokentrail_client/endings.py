@@ -8,6 +8,7 @@ end of what can be had.
 """
 
 import json
+import re
 from typing import Any, NamedTuple
 
 from tokentrail_client.frames import Frame
@@ -25,6 +26,10 @@ _ENDS = {
     NATIVE: {"message_end"},
 }
 _ERRORS = {"anthropic.messages": {"error"}, "openai.responses": {"error"}, NATIVE: {"generation_error"}}
+_FINISH = {
+    "openai.chat": re.compile(r'"finish_reason"\s*:\s*"'),
+    "anthropic.messages": re.compile(r'"stop_reason"\s*:\s*"'),
+}
 ASK_AGAIN = frozenset({"log_unavailable"})
 """Codes of error frames without an id after which the log has more to say."""
 
@@ -56,6 +61,14 @@ def ending_of(dialect: str, frame: Frame) -> Ending | None:
     named = '"error"' in frame.data if dialect == "openai.chat" else frame.event in _ERRORS.get(dialect, ())
     fault = fault_of(frame.data) if named else None
     return None if fault is None else Ending(frame.id is not None, fault)
+
+
+def is_finish(dialect: str, frame: Frame) -> bool:
+    """Whether the model has said its last word here, although the protocol's end is still to come."""
+    if dialect == "anthropic.messages" and frame.event != "message_delta":
+        return False
+    finish = _FINISH.get(dialect)
+    return finish is not None and finish.search(frame.data) is not None
 
 
 def fault_of(text: str | bytes) -> Fault | None:

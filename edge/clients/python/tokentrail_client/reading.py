@@ -4,7 +4,7 @@ An event whose number is not above the last one was handed over already and is l
 without a number (a ping) is handed on as it comes and moves nothing.
 """
 
-from tokentrail_client.endings import Ending, ending_of
+from tokentrail_client.endings import Ending, ending_of, is_finish
 from tokentrail_client.frames import Frame
 
 
@@ -13,6 +13,7 @@ class Position:
 
     Attributes:
         last_id: the id of the last event that counts as received; None before the first.
+        finished: whether the model has said its last word; the protocol's end may still be to come.
         ending: how the stream has ended, None while it goes on.
         pause: the code of an error frame that only asks to come again; taken by ``paused``.
 
@@ -20,6 +21,7 @@ class Position:
 
     def __init__(self, dialect: str) -> None:
         self.last_id: str | None = None
+        self.finished = False
         self.ending: Ending | None = None
         self.pause: str | None = None
         self._dialect = dialect
@@ -37,6 +39,7 @@ class Position:
                 self.pause = ending.error.code if ending.error else None
                 break
             fresh.append(frame)
+            self.finished = self.finished or is_finish(self._dialect, frame)
             if frame.id is not None:
                 self.last_id = frame.id
                 self._last_seq = self._last_seq if seq is None else seq
