@@ -8,10 +8,15 @@ The formulas are written down from their definitions, not their code (``docs/met
   first iteration) / (output tokens − 1); TPOT = (last iteration − request start) / output tokens.
 - pi-tps (``monotykamary/pi-tps``, its README): a gap of at least the threshold between updates is a stall; its whole
   length counts; consecutive stalled updates are one event.
+
+``tests/support/metrics_elsewhere.json`` holds what the released code of AIPerf and guidellm says of some streams: their
+per-request formulas were run over its timestamps, and only the numbers were kept.
 """
 
+import json
 from fractions import Fraction
 from itertools import groupby, pairwise
+from pathlib import Path
 
 import pytest
 from hypothesis import given
@@ -20,6 +25,9 @@ from hypothesis import strategies as st
 from schemas.events import Usage, UsageSource
 from tests.support.folding import attempt_end, attempt_start, content, end, row_of, start
 
+VECTORS = json.loads((Path(__file__).parents[1] / "support" / "metrics_elsewhere.json").read_text())[
+    "vectors"
+]
 DISPATCH_MS = 1
 """When ``attempt_end`` of the test's support says that the attempt was sent."""
 THRESHOLD_MS = 500
@@ -109,7 +117,26 @@ def test_a_gap_of_the_threshold_is_theirs_alone(gap_ms):
     assert (ours(times, 9).stall_count, pi_tps(times)[1]) == (gap_ms > THRESHOLD_MS, gap_ms >= THRESHOLD_MS)
 
 
-def test_one_response_has_a_first_token_here():
-    """A single content event: guidellm has no TTFT then, AIPerf and we do; nobody has a gap."""
+def test_one_response_has_a_first_token_and_no_gap():
+    """A single content event: a first token, and null where AIPerf and guidellm divide nothing by the tokens and say 0."""
     found = ours([40], 7)
     assert (found.attempt_ttft_us, found.tpot_us, found.icl_max_us) == (39_000, None, None)
+
+
+@pytest.mark.parametrize("vector", VECTORS, ids=lambda vector: vector["name"])
+def test_the_released_code_says_the_same(vector):
+    """AIPerf's and guidellm's own code over the same timestamps: the same first token, gaps, and time per token."""
+    times = [at_ns // 1_000_000 for at_ns in vector["content_ns"]]
+    assert vector["dispatched_ns"] == DISPATCH_MS * 1_000_000
+    found, aiperf_, guidellm_ = ours(times, vector["output_tokens"]), vector["aiperf"], vector["guidellm"]
+    assert found.attempt_ttft_us == aiperf_["ttft_ns"] // 1000
+    assert found.attempt_ttft_us / 1000 == pytest.approx(guidellm_["time_to_first_token_ms"])
+    assert found.e2e_us == aiperf_["request_latency_ns"] // 1000 + DISPATCH_MS * 1000
+    if len(times) == 1:
+        assert (found.tpot_us, aiperf_["icl_ns"]) == (None, None)
+        assert aiperf_["itl_ns"] == guidellm_["inter_token_latency_ms"] == 0
+        return
+    assert is_rounded(found.tpot_us, Fraction(aiperf_["itl_ns"]) / 1_000_000)
+    assert found.tpot_us / 1000 == pytest.approx(guidellm_["inter_token_latency_ms"], abs=0.0005)
+    assert found.icl_max_us == max(aiperf_["icl_ns"]) // 1000
+    assert found.icl_p50_us * 1000 in aiperf_["icl_ns"]
