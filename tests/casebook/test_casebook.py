@@ -23,8 +23,6 @@ def test_vector(case, tmp_path, record_property):
     vector = case.vector
     form = vector["form"]
     record_property("casebook_form", form)
-    if form == "scenario":
-        pytest.skip("scenario: one test by hand each")
     module = form_module(form)
     if module is None:
         pytest.skip(f"form {form} is not supported yet")

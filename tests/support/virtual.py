@@ -43,14 +43,14 @@ class VirtualLoop(asyncio.SelectorEventLoop):
         return self._jumping.now_s
 
 
-def clock_of(loop, jitter=0.5):
-    """Give a clock that shows the loop's time."""
+def clock_of(loop, jitter=lambda: 0.5):
+    """Give a clock that shows the loop's time; ``jitter``: where chance comes from."""
     drawn = iter(range(1 << 62))
 
     def now_us():
         return round(loop.time() * 1e6)
 
-    return Clock(now_us, lambda: T0_US + now_us(), lambda count: next(drawn) % (1 << count), lambda: jitter)
+    return Clock(now_us, lambda: T0_US + now_us(), lambda count: next(drawn) % (1 << count), jitter)
 
 
 def virtually(work):
