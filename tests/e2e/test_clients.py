@@ -224,6 +224,16 @@ async def test_a_stream_that_was_cut(world, client, dialect):
     assert re.search("incomplete_upstream|without a terminal", json.dumps(came))
 
 
+async def test_a_background_answer_is_found_by_its_id(world):
+    """The SDK begins an answer that runs on by itself, takes up its stream behind an event, and has the whole of it."""
+    direct, url = world.urls("openai.responses", "text")
+    plain = await world.ask("openai.mjs", direct, "openai.responses", "text", "plain")
+    found = (await world.ask("openai.mjs", url, "openai.responses", "text", "background"))["found"]
+    assert found["ended"] == plain["whole"]
+    assert found["begun"] in ("in_progress", "completed")
+    assert found["numbers"] == list(range(3, 3 + len(found["numbers"])))
+
+
 @pytest.mark.parametrize("client", OBEDIENT)
 async def test_tries_are_not_multiplied(world, client):
     """A failure that our own tries were spent on is not tried again by an SDK; one that may be is, as it says."""

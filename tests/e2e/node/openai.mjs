@@ -45,6 +45,7 @@ export async function openai_responses(question) {
   const api = client.responses;
   const said = { model, input: QUESTION };
   if (asked === "retry") return ways({ whole: () => api.create(said) });
+  if (asked === "background") return ways({ found: () => background(api, said) });
   const described = { name: NAME, description: DESCRIPTION, parameters: SCHEMA, strict: false };
   if (asked === "tools") said.tools = [{ type: "function", ...described }];
   if (asked === "json") said.text = { format: zodTextFormat(Weather, "weather") };
@@ -56,4 +57,11 @@ export async function openai_responses(question) {
       return [await collected(stream), await outcome(() => stream.finalResponse())];
     },
   });
+}
+
+// A call that runs on by itself: its events behind the first two, then what it came to, all found by its id.
+async function background(api, said) {
+  const begun = await api.create({ ...said, background: true });
+  const events = await collected(await api.retrieve(begun.id, { stream: true, starting_after: 2 }));
+  return { begun: begun.status, numbers: events.map((event) => event.sequence_number), ended: await api.retrieve(begun.id) };
 }
