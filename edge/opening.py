@@ -19,6 +19,8 @@ from schemas.partition import partition_of
 from schemas.settings import ApiKey, Route, Settings
 
 ID_BITS = 74
+MODEL_CHARS_MAX = 512
+"""A name stands on every derived record of its generation, and those are not cut into parts."""
 _MILLISECONDS = re.compile(r"0*[1-9][0-9]{0,11}", re.ASCII)  # up to 31 years
 _POLICIES = ("grace", "continue", "cancel")
 
@@ -45,6 +47,8 @@ class Opening:
 
     def targets(self, model: str, dialect: str) -> list[Target]:
         """Where a model is served in a dialect; BadRequest for one that is not routed here, or in another dialect."""
+        if len(model) > MODEL_CHARS_MAX:
+            raise BadRequest(f"`model` has more than {MODEL_CHARS_MAX} characters")
         providers = self._settings.providers
         routes: tuple[Route, ...] = self._settings.models.get(model) or self._settings.default_route
         ordered = in_order(routes, self._clock.jitter)

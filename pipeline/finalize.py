@@ -5,6 +5,7 @@ the same ``revision`` has the same bytes. Before: ``generation``. After: the rec
 ``timings`` has the numbers in it.
 """
 
+import hashlib
 from typing import Any
 
 from msgspec import structs
@@ -20,6 +21,8 @@ from schemas.records import AttemptSummary, GenerationRecord, StallRow
 
 CLOCK_SKEW_US = 1_000_000
 """Above it, the edge's wall clock was set while the generation ran (flag ``clock_skew``)."""
+SAMPLING_CHARS_MAX = 4_096
+"""Above it a hash stands for the sampling fields: enough to say whether two generations had the same."""
 
 _OF_OPENING = (
     "request_id",
@@ -75,7 +78,7 @@ def generation_record(generation: Generation) -> GenerationRecord:
         clock_skew_us=sums.skew_us,
         usage=usage,
         cache_hit=None if usage is None or usage.cache_read is None else usage.cache_read > 0,
-        sampling=sums.sampling,
+        sampling=_bounded(sums.sampling),
         committed_attempt=committed,
         attempts=_attempts(sums),
         stalls=_stall_rows(sums, committed, terminal.message_end),
@@ -90,6 +93,13 @@ def generation_record(generation: Generation) -> GenerationRecord:
     said |= _of_terminal(terminal.message_end, terminal.error, attempt_end)
     record = structs.replace(record, **said)
     return structs.replace(record, diagnoses=diagnose(record, sums.starts, sums.ends))
+
+
+def _bounded(sampling: str | None) -> str | None:
+    """The sampling fields, or a hash in their place: a row is one record, and a client's ``logit_bias`` has no bound."""
+    if sampling is None or len(sampling) <= SAMPLING_CHARS_MAX:
+        return sampling
+    return f"sha256:{hashlib.sha256(sampling.encode()).hexdigest()}"
 
 
 def _same_named(source: object, names: tuple[str, ...]) -> dict[str, Any]:

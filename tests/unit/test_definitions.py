@@ -3,6 +3,7 @@
 import pytest
 from msgspec import structs
 
+from pipeline.finalize import SAMPLING_CHARS_MAX
 from schemas.events import (
     CancelRequested,
     Canonical,
@@ -122,6 +123,17 @@ def test_several_choices_that_were_asked_for(n, measured):
 def test_sampling_that_cannot_be_read_asks_for_one(sampling):
     """Whatever stands there, the generation is finalized."""
     assert row((100, 200), sampling=sampling).timings.stall_count == 0
+
+
+@pytest.mark.parametrize(("chars", "whole"), [(SAMPLING_CHARS_MAX, True), (SAMPLING_CHARS_MAX + 1, False)])
+def test_long_sampling_is_a_hash(chars, whole):
+    """A client's own size never becomes the row's; two that are equal still are."""
+    sampling = '{"n":2,"logit_bias":"' + "x" * (chars - 23) + '"}'
+    assert len(sampling) == chars
+    found = row((100, 200), sampling=sampling)
+    assert (found.sampling == sampling) is whole
+    assert whole or found.sampling.startswith("sha256:")
+    assert found.timings.tps_null_reason == "multiple_choices"
 
 
 @pytest.mark.parametrize(("cache_read", "hit"), [(None, None), (0, False), (1, True)])

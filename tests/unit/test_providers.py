@@ -4,6 +4,7 @@ import pytest
 from pydantic import ValidationError
 
 from edge.dialects import BadRequest
+from edge.opening import MODEL_CHARS_MAX
 from schemas.settings import Provider, Route
 from tests.support.edge import settings_of
 from tests.support.running import edge_with
@@ -56,6 +57,18 @@ def test_the_default_route_serves_each_dialect_with_its_own():
     service = service_with(default_route=default)
     assert [t.route.provider for t in service.opening.targets("m", "openai.chat")] == ["chat", "other"]
     assert [t.route.provider for t in service.opening.targets("m", "anthropic.messages")] == ["messages"]
+
+
+@pytest.mark.parametrize(("chars", "served"), [(MODEL_CHARS_MAX, True), (MODEL_CHARS_MAX + 1, False)])
+def test_a_models_name_has_a_bound(chars, served):
+    """It stands on records that are not cut: where any model is routed, a client's megabytes would not fit one."""
+    service = service_with(default_route=[{"provider": "chat"}])
+    if served:
+        assert service.opening.targets("m" * chars, "openai.chat")
+        return
+    with pytest.raises(BadRequest, match="more than 512 characters") as refused:
+        service.opening.targets("m" * chars, "openai.chat")
+    assert len(str(refused.value)) < 100
 
 
 def test_a_call_in_another_dialect():
