@@ -30,6 +30,7 @@ STREAMED = {
     "ai anthropic": SCRIPT,
 }
 WHOLE = {"openai chat whole": PLAIN, "ai whole": PLAIN}
+PATHS = ("/v1/chat/completions", "/v1/messages", "/v1/responses")
 DRAWN = {"id", "call_id", "item_id", "tool_call_id"}
 HEADS = (Cut(1), Cut(60, "fin"), Cut(200))
 BODY_BYTES = 900
@@ -71,6 +72,11 @@ async def ask(cases):
 def case(sdk, url, **more):
     """A question for the script."""
     return {"sdk": sdk, "url": url, "key": KEY, "simulate": (STREAMED | WHOLE).get(sdk, SCRIPT), **more}
+
+
+def iterator(url, path=PATHS[0], **more):
+    """A question for our iterator."""
+    return case("iterator", url, path=path, **more)
 
 
 async def test_the_librarys_own_tests():
@@ -148,19 +154,20 @@ async def test_without_us_the_same_line_breaks_the_sdks(two):
 
 
 async def test_the_iterator_reads_the_same_over_any_cut(two):
-    """The native items, over a line that cuts, are those of a line that does not: each event once, the tool call whole."""
-    whole, *_ = await ask([case("iterator", two.urls[0])])
+    """In each dialect the items over a line that cuts are those of one that does not: each once, the tool call whole."""
+    whole = await ask([iterator(two.urls[0], path) for path in PATHS])
     async with CuttingProxy(two.urls[0], cuts(9)) as one, CuttingProxy(two.urls[1], cuts(10)) as other:
-        got, *_ = await ask([case("iterator", one.url, edges=[other.url])])
-        assert one.cuts + other.cuts >= 3
-    assert got["got"] == whole["got"]
-    assert got["got"]["calls"] == [{"name": "get_weather", "input": {"city": "Zürich", "days": 3}}]
-    assert got["got"]["ordered"]
+        got = await ask([iterator(one.url, path, edges=[other.url]) for path in PATHS])
+        assert one.cuts + other.cuts >= 3 * len(PATHS)
+    for outcome, expected in zip(got, whole, strict=True):
+        assert outcome["got"] == expected["got"]
+        assert outcome["got"]["calls"] == [{"name": "get_weather", "input": {"city": "Zürich", "days": 3}}]
+        assert outcome["got"]["ordered"]
 
 
 async def test_what_the_iterator_acknowledges_is_on_record(two):
     """While a generation runs, its edge records what our iterator has stored; no checksum differs from the edge's own."""
-    (got,) = await ask([case("iterator", two.urls[0]) | {"simulate": PLAIN | {"interval_ms": 4}}])
+    (got,) = await ask([iterator(two.urls[0]) | {"simulate": PLAIN | {"interval_ms": 4}}])
     assert "raised" not in got, got
     log = two.services[0].log
     records = [CODEC.decode(value, LogEvent) for _, (_, _, _, value) in log.all_records()]
@@ -179,7 +186,7 @@ async def test_a_ticket_reads_a_generation_without_a_header(two, reader):
         (got,) = await ask([case(reader, one.url) | {"simulate": PLAIN}])
         assert one.cuts >= 1
     assert "raised" not in got, got
-    (whole,) = await ask([case("iterator", two.urls[1]) | {"simulate": PLAIN}])
+    (whole,) = await ask([iterator(two.urls[1]) | {"simulate": PLAIN}])
     assert got["got"] == {name: whole["got"][name] for name in ("text", "finishReason")}
 
 

@@ -12,6 +12,11 @@ import * as tokentrail from "../../../edge/clients/js/src/index.js";
 globalThis.AI_SDK_LOG_WARNINGS = false;
 
 const MESSAGES = [{ role: "user", content: "go" }];
+const CALLS = {
+  "/v1/chat/completions": { model: "sim-chat", messages: MESSAGES },
+  "/v1/messages": { model: "sim-fast", messages: MESSAGES, max_tokens: 1000 },
+  "/v1/responses": { model: "sim-fast", input: MESSAGES },
+};
 const LIMITS = { spreadMs: 5, backoffMs: 10, idleMs: 2_000, pollMs: 20 };
 
 const sdkOf = {
@@ -50,9 +55,9 @@ const sdkOf = {
     const { text, finishReason } = await generateText({ model: createAnthropic({ baseURL: `${url}/v1`, apiKey: key, fetch: asked })("sim-fast"), messages: MESSAGES, maxRetries: 0 });
     return { text, finishReason };
   },
-  iterator: async ({ url, key, simulate, options }) => {
-    const body = { model: "sim-chat", messages: MESSAGES, simulate };
-    const stream = tokentrail.generate({ edge: url, apiKey: key, body, limits: LIMITS, ...options });
+  iterator: async ({ url, key, simulate, options, path }) => {
+    const body = { simulate, ...CALLS[path] };
+    const stream = tokentrail.generate({ edge: url, apiKey: key, path, body, limits: LIMITS, ...options });
     const seqs = [];
     for await (const { seq } of stream) seqs.push(seq);
     const { text, reasoning, toolCalls, finishReason } = await stream.result();

@@ -103,6 +103,26 @@ test("file: half a line, as a process leaves it that died while writing, is as i
   assert.deepEqual(await fileStore(folder).load("a"), { position: position("a", 1), frames: [frame(0), frame(1)] });
 });
 
+test("file: positions that are over do not pile up, and events stay", async (t) => {
+  const folder = await folderFor(t);
+  const store = fileStore(folder, { overCharsMax: 2_000 });
+  for (let seq = 0; seq < 60; seq += 1) await store.save(position("a", seq), seq < 5 ? [frame(seq)] : []);
+  const [file, ...others] = await readdir(folder);
+  assert.deepEqual(others, []);
+  assert.ok((await stat(join(folder, file))).size < 5_000);
+  assert.equal((await stat(join(folder, file))).mode & 0o077, 0);
+  assert.deepEqual(await fileStore(folder).load("a"), { position: position("a", 59), frames: [0, 1, 2, 3, 4].map(frame) });
+});
+
+test("file: a list reads the ends of its files only, and finds a position behind a long torn line", async (t) => {
+  const folder = await folderFor(t);
+  await fileStore(folder).save(position("a", 0), [{ ...frame(0), data: "x".repeat(40_000) }]);
+  const [file] = await readdir(folder);
+  assert.equal((await fileStore(folder).list())[0].seq, 0);
+  await appendFile(join(folder, file), `{"frame":{"data":"${"y".repeat(40_000)}`);
+  assert.equal((await fileStore(folder).list())[0].seq, 0);
+});
+
 test("file: only its owner may read what the model said", async (t) => {
   const folder = join(await folderFor(t), "sessions");
   await fileStore(folder).save(position("a"), []);

@@ -1,14 +1,15 @@
 /**
  * A store for Node: one file per session in a folder of its own, of which every save is one append.
  *
- * A process that dies within an append leaves half a line at the most: it is skipped, and what it held was not handed
- * over. The files are readable by their owner only; they hold what the model said, never a key. A power failure may take
- * the last appends along; what they held comes again from the server.
+ * Positions that are over are swept out now and then, by a new file in place of the old. A process that dies within an
+ * append leaves half a line at the most: it is skipped, and what it held was not handed over. The files are readable by
+ * their owner only; they hold what the model said, never a key. A power failure may take the last appends along; what they
+ * held comes again from the server.
  * Before: `types`. After: `stream`, by way of `node`.
  */
 
 import { createHash } from "node:crypto";
-import { appendFile, mkdir, readFile, readdir, rm } from "node:fs/promises";
+import { appendFile, mkdir, open, readFile, readdir, rename, rm, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 
 import { SESSIONS_KEPT, newestFirst } from "./memory.js";
@@ -16,45 +17,87 @@ import { SESSIONS_KEPT, newestFirst } from "./memory.js";
 /** @import { Frame, Position, Saved, Store } from "../types.js" */
 
 const ENDING = ".jsonl";
+/** A position is at the end, and shorter than this. */
+const TAIL_BYTES = 16 * 2 ** 10;
+/** So much of a file may be positions that are over. */
+const OVER_CHARS_MAX = 2 ** 20;
 
 /**
  * @param {string} folder made where there is none; only this store writes there
- * @param {{ keep?: number }} [options]
+ * @param {{ keep?: number, overCharsMax?: number }} [options]
  * @returns {Store}
  */
-export function fileStore(folder, { keep = SESSIONS_KEPT } = {}) {
-  /** @type {Set<string>} */
-  const begun = new Set();
+export function fileStore(folder, { keep = SESSIONS_KEPT, overCharsMax = OVER_CHARS_MAX } = {}) {
+  /** How much of the positions of each session are over. @type {Map<string, number>} */
+  const over = new Map();
   const pathOf = (/** @type {string} */ session) =>
     join(folder, createHash("sha256").update(session).digest("hex").slice(0, 32) + ENDING);
 
   async function all() {
     const names = await readdir(folder).catch(nothingThere([]));
-    const found = await Promise.all(
-      names.filter((name) => name.endsWith(ENDING)).map((name) => readSession(join(folder, name))),
-    );
-    return newestFirst(found.filter((saved) => saved !== undefined));
+    const files = names.filter((name) => name.endsWith(ENDING));
+    const found = await Promise.all(files.map((name) => readPosition(join(folder, name))));
+    return newestFirst(found.flatMap((position) => (position ? [{ position }] : [])));
   }
 
   /** @type {Store} */
   const store = {
     async save(position, frames) {
       const { session } = position;
-      const first = !begun.has(session);
+      const path = pathOf(session);
+      const first = !over.has(session);
       if (first) await mkdir(folder, { recursive: true, mode: 0o700 });
-      const lines = [...frames.map((frame) => ({ frame })), { position }].map((line) => `${JSON.stringify(line)}\n`);
-      await appendFile(pathOf(session), (first ? "\n" : "") + lines.join(""), { mode: 0o600 }); // half a line may stand there
-      begun.add(session);
+      const said = lineOf({ position });
+      const text = frames.map((frame) => lineOf({ frame })).join("") + said;
+      await appendFile(path, (first ? "\n" : "") + text, { mode: 0o600 }); // half a line may stand there
+      const chars = (over.get(session) ?? 0) + said.length;
+      over.set(session, chars);
+      if (chars > overCharsMax) {
+        await sweep(path);
+        over.set(session, 0);
+      }
       if (first) for (const old of (await all()).slice(keep)) await store.drop(old.session);
     },
     load: (session) => readSession(pathOf(session)),
     list: all,
     async drop(session) {
-      begun.delete(session);
+      over.delete(session);
       await rm(pathOf(session), { force: true });
     },
   };
   return store;
+}
+
+/**
+ * Keep the events and the last position only.
+ * @param {string} path
+ */
+async function sweep(path) {
+  const saved = await readSession(path);
+  if (saved === undefined) return;
+  const lines = saved.frames.map((frame) => lineOf({ frame }));
+  await writeFile(`${path}.new`, [...lines, lineOf({ position: saved.position })], { mode: 0o600 });
+  await rename(`${path}.new`, path);
+}
+
+/**
+ * Where a session stands, without its events.
+ * @param {string} path
+ * @returns {Promise<Position | undefined>}
+ */
+async function readPosition(path) {
+  const file = await open(path).catch(nothingThere(null));
+  if (file === null) return undefined;
+  try {
+    const { size } = await file.stat();
+    const from = Math.max(0, size - TAIL_BYTES);
+    const { buffer, bytesRead } = await file.read(Buffer.alloc(size - from), 0, size - from, from);
+    const lines = buffer.toString("utf8", 0, bytesRead).split("\n").reverse();
+    const found = lines.map((line) => saidIn(line).position).find((position) => position !== undefined);
+    return found ?? (await readSession(path))?.position;
+  } finally {
+    await file.close();
+  }
 }
 
 /**
@@ -68,20 +111,23 @@ async function readSession(path) {
   /** @type {Position | undefined} */
   let position;
   for (const line of text.split("\n")) {
-    const said = lineOf(line);
+    const said = saidIn(line);
     if (said.frame !== undefined) frames.push(said.frame);
     if (said.position !== undefined) position = said.position;
   }
   return position && { position, frames };
 }
 
+/** @param {{ frame: Frame } | { position: Position }} said */
+const lineOf = (said) => `${JSON.stringify(said)}\n`;
+
 /**
  * @param {string} line
  * @returns {{ frame?: Frame, position?: Position }} empty for half a line
  */
-function lineOf(line) {
+function saidIn(line) {
   try {
-    return JSON.parse(line || "{}");
+    return Object(JSON.parse(line || "{}"));
   } catch {
     return {};
   }
