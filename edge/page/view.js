@@ -10,6 +10,7 @@ import { inWords, picture } from "./timeline.js";
 import { Trace } from "./trace.js";
 
 const PICTURE_EVERY_MS = 250;
+const IDLE_SHARE = 3; // three times as long as a drawing took, nothing is drawn
 const ASK_EVERY_MS = 3000;
 const ASK_AFTER_END_MS = [300, 1500, 3000, 6000, 12_000]; // the cost comes when the pipeline has counted it
 
@@ -22,9 +23,10 @@ export class View {
   #answer = new Answer(byId("answer"), byId("spoken"));
   #cancelling = false;
   #frame = 0;
+  #tookMs = 0;
   #drawnAtMs = 0;
   #asking = 0;
-  #resize = new ResizeObserver(() => this.#draw(true));
+  #resize = new ResizeObserver(() => this.#picture(true));
 
   /** `said(id)` is called when another generation is opened. */
   constructor(api, said) {
@@ -103,16 +105,24 @@ export class View {
     else if (state === "cut" || state === "reading") this.#ask(300);
   }
 
+  /** Draw in the next frame; where drawing takes long, later, so that most of the time is left to whoever uses the page. */
   #soon() {
-    this.#frame ||= requestAnimationFrame(() => {
+    this.#frame ||= setTimeout(() => requestAnimationFrame(() => {
       this.#frame = 0;
-      this.#draw(false);
-    });
+      const beganMs = performance.now();
+      this.#draw();
+      setTimeout(() => (this.#tookMs = performance.now() - beganMs)); // behind the browser's own part of it
+    }), IDLE_SHARE * this.#tookMs);
   }
 
-  #draw(now) {
+  #draw() {
     this.#answer.show(this.ended);
     this.#tell();
+    this.#picture(false);
+  }
+
+  /** The picture, its words and the facts; `now`: however short ago they were drawn. */
+  #picture(now) {
     const nowMs = performance.now();
     if (this.#id === null || (!now && !this.ended && nowMs - this.#drawnAtMs < PICTURE_EVERY_MS)) return;
     this.#drawnAtMs = nowMs;
@@ -126,7 +136,7 @@ export class View {
 
   /** Draw while time passes, also where nothing comes: a stall is seen as it grows. */
   tick() {
-    if (this.#id !== null && !this.ended && this.#reader.state !== "refused") this.#draw(true);
+    if (this.#id !== null && !this.ended && this.#reader.state !== "refused") this.#picture(false);
   }
 
   #tell(said = null, why = null) {
@@ -170,7 +180,8 @@ export class View {
         const state = await this.#api.generation(this.#id);
         if (trace !== this.#trace) return;
         trace.told(state, performance.now());
-        this.#draw(true);
+        this.#tell();
+        this.#picture(true);
       } catch {
         if (trace !== this.#trace) return; // the reader says what is wrong; this only adds to the picture
       }
