@@ -5,13 +5,14 @@ What the SDK accumulates over any cuts is what it accumulates from the provider 
 
 import asyncio
 import hashlib
+import json
 import random
 from contextlib import AsyncExitStack, asynccontextmanager
 
 import anthropic
 import openai
 import pytest
-import tokentrail_client
+import tokentrail_client.vendor
 from tokentrail_client import AsyncClient, Client, Store, Text, Times, ToolCall
 
 from tests.support.cutting import WHOLE, Cut, CuttingProxy
@@ -224,3 +225,53 @@ async def test_leaving_a_stream_reaches_the_provider():
             async with stream:
                 await anext(aiter(stream))
             await until(lambda: two.simulator.requests[-1].aborted_by_client, 5)
+
+
+class Noting:
+    """A transport that notes what acknowledgements are answered; it may spoil their checksums."""
+
+    def __init__(self, *, spoil):
+        self._inner = tokentrail_client.vendor.Flavour().transport(blocking=False)
+        self._spoil = spoil
+        self.answers = []
+
+    async def handle_async_request(self, request):
+        """Send a request."""
+        if not request.url.path.endswith("/ack"):
+            return await self._inner.handle_async_request(request)
+        said = json.loads(request.content)
+        if self._spoil:
+            said["ranges"] = [[first, last, "00000000"] for first, last, _ in said["ranges"]]
+        headers = [(k, v) for k, v in request.headers.items() if k != "content-length"]
+        changed = type(request)(
+            "POST", request.url, headers=headers, json=said, extensions=request.extensions
+        )
+        response = await self._inner.handle_async_request(changed)
+        self.answers.append((response.status_code, json.loads(await response.aread())))
+        return response
+
+    async def aclose(self):
+        """Close what is below."""
+        await self._inner.aclose()
+
+
+@pytest.mark.parametrize("spoil", [False, True])
+async def test_an_edge_takes_our_acknowledgements(spoil, tmp_path):
+    """What was stored is what the edge has; where a checksum differs the events come again, and no item twice."""
+    body = {"model": "sim-fast", "simulate": SCRIPT, "messages": ASKED}
+    noting = Noting(spoil=spoil)
+    async with behind_proxies(lambda: WHOLE) as (two, _):
+        with Store(tmp_path / "s.db") as store:
+            options = {"store": store, "times": TIMES, "acks": True, "transport": noting}
+            async with (
+                AsyncClient(two.urls, KEY, **options) as client,
+                client.stream("/chat/completions", body, session="one") as session,
+            ):
+                cursors = [item.cursor async for item in session if item.cursor]
+            journal = [frame.seq for frame in store.events("one")]
+    assert len(set(cursors)) == len(cursors)
+    assert journal == list(range(len(journal)))
+    assert len(noting.answers) > 2
+    assert {status for status, _ in noting.answers} == {200}
+    again = [answer for _, answer in noting.answers if answer["resent"] or answer["nack"]]
+    assert len(again) == (len(noting.answers) if spoil else 0)

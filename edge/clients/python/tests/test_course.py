@@ -9,7 +9,20 @@ from scripted import GENERATION, HEADERS, cursor, delta, native
 from tokentrail_client import Times
 from tokentrail_client.call import Call, Stopped
 from tokentrail_client.course import Course
-from tokentrail_client.effects import Answer, Ask, Give, Head, Keep, Lost, Opened, Read, ReadAll, Tell, Wait
+from tokentrail_client.effects import (
+    Answer,
+    Ask,
+    Give,
+    Head,
+    Keep,
+    Lost,
+    Opened,
+    Read,
+    ReadAll,
+    Repair,
+    Tell,
+    Wait,
+)
 
 STREAM, CUT = Head(200, HEADERS), Lost(ConnectionResetError("cut"))
 TIMES = Times(idle_s=60, read_s=600, session_s=3600, backoff_s=1, backoff_max_s=8)
@@ -23,7 +36,7 @@ class Play:
         self.answers = list(answers)
         self.slow_s = slow_s
         self.asked, self.waited, self.given, self.kept = [], [], [], []
-        self.told, self.tells = [], []
+        self.told, self.tells, self.repaired = [], [], []
         call = call or Call(
             "s", "openai.chat", ("http://a.test/v1", "http://b.test/v1"), path="/chat/completions"
         )
@@ -50,8 +63,10 @@ class Play:
                 self.waited.append(seconds)
                 self.now += seconds
             case Tell(ask):
-                self.told.append(json.loads(ask.body)["ranges"])
-                return self.tells.pop(0) if self.tells else 200
+                self.told.append(json.loads(ask.body))
+                return self.tells.pop(0) if self.tells else (200, b"{}")
+            case Repair():
+                self.repaired.append(effect)
             case Keep():
                 self.kept.append(effect)
             case Give(frames):
@@ -157,18 +172,29 @@ def test_an_edges_own_refusal_of_a_result_is_the_answer():
 ACKED = Call("s", "native", ("http://a.test/v1",), path="/chat/completions", acks=True)
 
 
+NAMED = STREAM
+
+
 def spans(told):
     """Give first and last of each range of each acknowledgement."""
-    return [[(part["first"], part["last"]) for part in ranges] for ranges in told]
+    return [[(first, last) for first, last, _ in said["ranges"]] for said in told]
 
 
 def test_events_are_acknowledged_by_32_and_at_the_end():
     """Every 32 events and behind the terminal, by ranges with the CRC-32 over their data: only what was kept and given."""
     events = [delta(seq, "x") for seq in range(40)]
-    play = Play(STREAM, *events, native(40, "message_end", finish_reason="stop"), call=ACKED).run()
+    play = Play(
+        NAMED,
+        CUT,
+        Head(200, {**HEADERS, "x-reader-id": "r-1"}),
+        *events,
+        native(40, "message_end", finish_reason="stop"),
+        call=ACKED,
+    ).run()
     assert spans(play.told) == [[(0, 31)], [(32, 40)]]
     datas = [json.dumps({"seq": seq, "parts": [{"type": "text", "text": "x"}]}) for seq in range(32)]
-    assert play.told[0][0]["crc32"] == zlib.crc32("".join(datas).encode())
+    crc = zlib.crc32("".join(datas).encode())
+    assert play.told[0] == {"reader_id": "r-1", "ranges": [[0, 31, f"{crc:08x}"]]}
 
 
 def test_two_seconds_are_enough_for_an_acknowledgement():
@@ -182,5 +208,26 @@ def test_an_acknowledgement_that_nobody_took_is_said_again():
     """An edge that is away, or has no ear for it, stops no reading: the ranges are said again with the next ones."""
     events = [delta(seq, "x") for seq in range(70)]
     play = Play(STREAM, *events, native(70, "message_end", finish_reason="stop"), call=ACKED)
-    play.tells = [CUT, 404]
+    play.tells = [CUT, (404, b"")]
     assert spans(play.run().told) == [[(0, 31)], [(0, 31), (32, 63)], [(0, 31), (32, 63), (64, 70)]]
+
+
+def test_what_an_edge_has_otherwise_is_repaired():
+    """Events sent again on the open stream take their places in the store, and nothing is handed over for them."""
+    again = (
+        b'event: resent\ndata: {"seq": 0, "event": "delta", "data": "{}"}\n\nevent: resent\ndata: broken\n\n'
+    )
+    end = native(1, "message_end", finish_reason="stop")
+    play = Play(STREAM, delta(0, "x"), again, end, call=ACKED).run()
+    assert play.repaired == [Repair(0, "delta", "{}")]
+    assert play.given == [delta(0, "x"), end]
+
+
+def test_what_no_open_stream_could_bring_is_asked_for_at_the_next_connect():
+    """An acknowledgement that is answered with ranges: they are named once, by X-Resume-Nack."""
+    events = [delta(seq, "x") for seq in range(32)]
+    end = native(32, "message_end", finish_reason="stop")
+    play = Play(STREAM, *events, CUT, STREAM, CUT, STREAM, end, call=ACKED)
+    play.tells = [(200, b'{"resent": [], "nack": [[3, 3], [7, 9]]}')]
+    play.run()
+    assert [ask.headers.get("x-resume-nack") for ask in play.asked] == [None, "3-3,7-9", None]

@@ -249,4 +249,29 @@ def test_what_was_received_is_acknowledged(blocking):
     items, _ = read(server, blocking, acks=True)
     assert len(items) == 4
     assert server.paths[2:] == [f"POST {PATH}/ack"]
-    assert b'"first": 0, "last": 4' in server.asked[2].content
+    assert b'"ranges": [[0, 4, "' in server.asked[2].content
+
+
+@pytest.mark.parametrize(
+    "damage", ["UPDATE events SET data = '{}' WHERE seq = 2", "DELETE FROM events WHERE seq = 2"]
+)
+def test_a_damaged_journal_is_read_again(blocking, tmp_path, damage):
+    """What the store has otherwise than it was received, or lacks, is not played: from there the log is read again."""
+    with Store(tmp_path / "s.db") as store:
+        read(Server(BEGUN, Reply(tuple(STREAM))), blocking, store=store, session="mine")
+        store._db.execute(damage)
+        server = Server(Reply(tuple(STREAM)))  # a checksum covers a range of events: none of it is believed
+        items, session = read(server, blocking, store=store, session="mine")
+        assert "last-event-id" not in server.asked[0].headers
+        assert session.text == "one two three"
+        assert [item.cursor for item in items] == [cursor(seq) for seq in (1, 2, 3, 4)]
+        assert [frame.seq for frame in store.events("mine")] == [0, 1, 2, 3, 4]
+        assert read(Server(), blocking, store=store, session="mine")[0] == items
+
+
+def test_a_repair_is_played_from_the_journal(tmp_path):
+    """An event that was put right is what the next process is handed."""
+    with Store(tmp_path / "s.db") as store:
+        read(Server(BEGUN, Reply(tuple(STREAM))), blocking=True, store=store, session="mine")
+        store.repair("mine", 2, "delta", '{"seq": 2, "parts": [{"type": "text", "text": "zwei "}]}')
+        assert "zwei" in store.events("mine")[2].data

@@ -6,7 +6,7 @@ import zlib
 import pytest
 from scripted import GENERATION, cursor
 from tokentrail_client import State, Store
-from tokentrail_client.checksums import EVENTS_PER_RANGE, RANGES_MAX, Range, added
+from tokentrail_client.checksums import EVENTS_PER_RANGE, RANGES_MAX, Range, added, intact
 from tokentrail_client.frames import Frame
 from tokentrail_client.store import SESSIONS_MAX
 
@@ -128,3 +128,15 @@ def test_a_file_of_a_later_form_is_left_alone(tmp_path):
         store._db.execute("PRAGMA user_version = 2")
     with pytest.raises(ValueError, match="newer"):
         Store(tmp_path / "s.db")
+
+
+def test_a_journal_is_believed_as_far_as_it_is_whole():
+    """Events without a hole that fit the checksums which cover them; older ones than any checksum are believed."""
+    events = [(seq, f"d{seq}") for seq in range(100)]
+    ranges = added([], events)
+    assert intact(events, ranges) == intact(events, ranges[1:]) == intact(events, ()) == 100
+    assert intact([], ranges) == 0
+    assert intact([*events[:40], (40, "other"), *events[41:]], ranges) == 32
+    assert intact([*events[:40], *events[41:]], ranges) == 32
+    assert intact([*events[:40], *events[41:]], ()) == 40
+    assert intact(events[:70], ranges) == 64

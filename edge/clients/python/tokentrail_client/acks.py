@@ -4,10 +4,11 @@ Ranges are said again until an edge took them. Pure. Before: ``checksums``. Afte
 """
 
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from typing import Any
 
 from tokentrail_client.checksums import EVENTS_PER_RANGE, Range, added
-from tokentrail_client.effects import Ask, Lost
+from tokentrail_client.effects import Ask, Lost, Repair
 
 EVERY_S = 2.0
 TELL_S = 2.0
@@ -15,9 +16,16 @@ TELL_S = 2.0
 
 
 class Acks:
-    """The events of one session that no edge has been told of yet."""
+    """The events of one session that no edge has been told of yet.
+
+    Attributes:
+        reader_id: the ``X-Reader-Id`` of the connection that is read.
+
+    """
 
     def __init__(self) -> None:
+        self.reader_id = ""
+        self._lacking: str | None = None
         self._ranges: list[Range] = []
         self._events = 0
         self._since = 0.0
@@ -35,14 +43,39 @@ class Acks:
         full = self._events >= EVENTS_PER_RANGE or now - self._since >= EVERY_S
         return tuple(self._ranges) if self._ranges and (full or last) else ()
 
-    def answered(self, status: int | Lost, now: float) -> None:
+    def answered(self, answer: tuple[int, bytes] | Lost, now: float) -> None:
         """What became of saying so. An edge that did not take it is told again with what comes next."""
         self._events, self._since = 0, now
-        if not isinstance(status, Lost) and status < 300:  # noqa: PLR2004 - HTTP's own number
+        if not isinstance(answer, Lost) and answer[0] < 300:  # noqa: PLR2004 - HTTP's own number
             self._ranges = []
+            self._lacking = _nack_of(answer[1])
+
+    def lacking(self) -> str | None:
+        """What to ask for at the next connect (``X-Resume-Nack``), told once: what no open stream could bring."""
+        lacking, self._lacking = self._lacking, None
+        return lacking
+
+    def request(self, url: str, auth: Iterable[tuple[str, str]], ranges: Iterable[Range]) -> Ask:
+        """The request that says so. The one place that knows how an edge wants to hear it."""
+        claims = [[part.first, part.last, f"{part.crc32:08x}"] for part in ranges]
+        body = json.dumps({"reader_id": self.reader_id, "ranges": claims}).encode()
+        return Ask("POST", url, {**dict(auth), "content-type": "application/json"}, body, TELL_S)
 
 
-def said(url: str, auth: Iterable[tuple[str, str]], ranges: Iterable[Range]) -> Ask:
-    """The request that says so. The one place that knows how an edge wants to hear it."""
-    body = json.dumps({"ranges": [part._asdict() for part in ranges]}).encode()
-    return Ask("POST", url, {**dict(auth), "content-type": "application/json"}, body, TELL_S)
+def _nack_of(body: bytes) -> str | None:
+    """What an edge says that it would send again, as the next connect names it."""
+    try:
+        ranges = json.loads(body).get("nack") or []
+        return ",".join(f"{first}-{last}" for first, last in ranges) or None
+    except (ValueError, AttributeError, TypeError):
+        return None
+
+
+def repairs(resent: list[str]) -> Iterator[Repair]:
+    """The events that an edge sent again, taken out of the list; what cannot be read repairs nothing."""
+    taken = resent[:]
+    resent.clear()
+    for text in taken:
+        said: Any = json.loads(text) if text.startswith("{") else {}
+        if isinstance(said.get("seq"), int) and isinstance(said.get("data"), str):
+            yield Repair(said["seq"], said.get("event"), said["data"])

@@ -18,6 +18,7 @@ from tokentrail_client.effects import (
     Opened,
     Read,
     ReadAll,
+    Repair,
     Tell,
     Wait,
 )
@@ -81,7 +82,7 @@ class AsyncShell(Base):
         response, self.response = self.response, None
         return response
 
-    async def _do(self, effect: Ask | Tell | Read | ReadAll | Wait | Keep) -> Any:
+    async def _do(self, effect: Ask | Tell | Read | ReadAll | Wait | Keep | Repair) -> Any:
         match effect:
             case Ask():
                 return await self._ask(effect)
@@ -95,6 +96,8 @@ class AsyncShell(Base):
                 await anyio.sleep(seconds)
             case Keep():
                 self._keep(effect)
+            case Repair():
+                self._repair(effect)
         return None
 
     async def _ask(self, ask: Ask) -> Head | Lost:
@@ -105,13 +108,13 @@ class AsyncShell(Base):
             return Lost(error)
         return self._flavour.head(self.response)
 
-    async def _tell(self, ask: Ask) -> int | Lost:
+    async def _tell(self, ask: Ask) -> tuple[int, bytes] | Lost:
         try:
             response = await self._send(self._flavour.request(ask))
-            await response.aread()
+            body = await response.aread()
         except self._flavour.lost as error:
             return Lost(error)
-        return int(response.status_code)
+        return response.status_code, body
 
     async def _read(self) -> bytes | Lost | None:
         try:

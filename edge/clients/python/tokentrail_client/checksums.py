@@ -30,3 +30,17 @@ def added(ranges: Sequence[Range], events: Iterable[tuple[int, str]]) -> list[Ra
         elif newest is None or seq > newest.last:
             found.append(Range(seq, seq, zlib.crc32(data.encode())))
     return found[-RANGES_MAX:]
+
+
+def intact(events: Sequence[tuple[int, str]], ranges: Iterable[Range]) -> int:
+    """How many of the events (number, data), from the first on, are without a hole and fit the ranges that cover them."""
+    whole = next((i for i, (seq, _) in enumerate(events) if seq != events[0][0] + i), len(events))
+    data = dict(events[:whole])
+    for part in sorted(ranges):
+        if part.first in data:
+            crc = 0
+            for seq in range(part.first, part.last + 1):
+                crc = zlib.crc32(data.get(seq, "").encode(), crc)
+            if crc != part.crc32:
+                return min(whole, part.first - events[0][0])
+    return whole

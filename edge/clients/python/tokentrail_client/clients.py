@@ -14,6 +14,7 @@ from typing import Any, Self
 
 from tokentrail_client.async_shell import AsyncShell
 from tokentrail_client.call import Call, Times
+from tokentrail_client.checksums import intact
 from tokentrail_client.course import Course
 from tokentrail_client.effects import Ask
 from tokentrail_client.endings import NATIVE, PATHS
@@ -24,7 +25,7 @@ from tokentrail_client.shell import Shell
 from tokentrail_client.states import OnState
 from tokentrail_client.store import Store
 from tokentrail_client.transport import AsyncTransport, Transport, root_of
-from tokentrail_client.vendor import CONNECT_S, Flavour, Name
+from tokentrail_client.vendor import Flavour, Name
 
 _BEGIN = (
     ("content-type", "application/json"),
@@ -67,7 +68,7 @@ def http_client(
         cancel_on_close=cancel_on_close,
         flavour=flavour,
     )
-    return flavour.http.Client(transport=ours, **{**_defaults(flavour, times), **options})
+    return flavour.http.Client(transport=ours, **{**flavour.defaults((times or Times()).read_s), **options})
 
 
 def async_http_client(
@@ -92,13 +93,9 @@ def async_http_client(
         cancel_on_close=cancel_on_close,
         flavour=flavour,
     )
-    return flavour.http.AsyncClient(transport=ours, **{**_defaults(flavour, times), **options})
-
-
-def _defaults(flavour: Flavour, times: Times | None) -> dict[str, Any]:
-    """What an SDK sets for a client of its own; our read time-out becomes the SDK's."""
-    read_s = (times or Times()).read_s
-    return {"follow_redirects": True, "timeout": flavour.http.Timeout(read_s, connect=CONNECT_S)}
+    return flavour.http.AsyncClient(
+        transport=ours, **{**flavour.defaults((times or Times()).read_s), **options}
+    )
 
 
 class _Client:
@@ -169,10 +166,16 @@ class _Client:
 
     def _opened(self, call: Call, generation_id: str | None) -> tuple[Course, list[Frame]]:
         self._store.begin(call.session, call.dialect, call.roots, generation_id)
-        journal = self._store.events(call.session) if generation_id else []
+        journal = self._journal(call.session) if generation_id else []
         course = Course(call, self._times, time.monotonic, random.random, self._on_state, generation_id)
         course.position.fresh(journal)
         return course, journal
+
+    def _journal(self, session: str) -> list[Frame]:
+        """What the store has of a session, up to what does not fit its checksums: that is read again."""
+        stored, journal = self._store.get(session), self._store.events(session)
+        events = [(seq, frame.data) for frame in journal if (seq := frame.seq) is not None]
+        return journal[: intact(events, stored.checksums if stored else ())]
 
     def _cancels(self, generation_id: str, mode: str, reason: str) -> list[Any]:
         """The request that ends a generation, for each edge."""

@@ -8,7 +8,7 @@ is asked any more. Before: ``reading``. After: ``shell`` runs it.
 from collections.abc import Callable, Generator
 from typing import Any, NoReturn
 
-from tokentrail_client.acks import Acks, said
+from tokentrail_client.acks import Acks, repairs
 from tokentrail_client.advice import Action, Verdict, backoff_s, verdict_on
 from tokentrail_client.call import ABORT, CANCEL_S, Call, Stopped, Times
 from tokentrail_client.effects import (
@@ -172,8 +172,9 @@ class Course:
                 fresh = position.fresh(splitter.feed(got))
             except FrameTooLarge as error:
                 self._stop("frame_too_large", str(error))
+            yield from repairs(position.resent)
             if fresh:
-                yield Keep(self._state_behind(), self.generation_id, fresh, position.last_id, position.error)
+                yield Keep(self.position.state, self.generation_id, fresh, position.last_id, position.error)
                 yield Give(fresh)
                 if any(frame.id is not None for frame in fresh):
                     self._failures = 0
@@ -196,17 +197,11 @@ class Course:
         ranges = self._acks.due(self._now(), last=self.position.ending is not None)
         if ranges:
             path = f"{self._root()}/generations/{self.generation_id}/ack"
-            self._acks.answered((yield Tell(said(path, self.call.auth, ranges))), self._now())
-
-    def _state_behind(self) -> State:
-        """The state when what was read is handed over."""
-        if self.position.ending is None:
-            return State.STREAMING
-        return State.CANCELLED if self.position.gave_out else State.COMPLETED
+            self._acks.answered((yield Tell(self._acks.request(path, self.call.auth, ranges))), self._now())
 
     def _end(self) -> None:
         """The terminal was handed over, or an error behind which nothing can be had."""
-        self._to(self._state_behind(), self.position.error)
+        self._to(self.position.state, self.position.error)
 
     def _resume(self) -> Steps:
         """Ask one edge for what follows the last id, and read it."""
@@ -214,8 +209,10 @@ class Course:
             yield from self._pause()
             self._to(State.RESUMING)
         self._check()
-        behind = {} if self.position.last_id is None else {"last-event-id": self.position.last_id}
-        headers = {"accept": "text/event-stream", **dict(self.call.auth), **behind}
+        lacking = self._acks.lacking() if self._acks else None
+        behind = {"last-event-id": self.position.last_id, "x-resume-nack": lacking}
+        headers = {"accept": "text/event-stream", **dict(self.call.auth)}
+        headers |= {name: value for name, value in behind.items() if value is not None}
         url = f"{self._root()}/generations/{self.generation_id}/events"
         if self.call.dialect != NATIVE:
             url += f"?dialect={self.call.dialect}"
@@ -226,6 +223,8 @@ class Course:
             return
         verdict = verdict_on(got.status, got.headers)
         if verdict.action is Action.READ and got.is_stream:
+            if self._acks:
+                self._acks.reader_id = got.headers.get("x-reader-id", "")
             self._to(State.STREAMING)
             yield from self._read()
         elif verdict.action is Action.DONE:

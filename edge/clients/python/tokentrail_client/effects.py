@@ -2,7 +2,7 @@
 
 Before: ``advice``. After: ``call``; ``course`` asks, ``shell`` does.
 
-``Ask``, ``Tell``, ``Read``, ``ReadAll``, ``Wait`` and ``Keep`` are done by the shell; ``Opened``, ``Give``, ``Answer`` and
+``Ask``, ``Tell``, ``Read``, ``ReadAll``, ``Wait``, ``Keep`` and ``Repair`` are done by the shell; ``Opened``, ``Give``, ``Answer`` and
 ``Foreign`` go up to whoever reads.
 """
 
@@ -50,7 +50,7 @@ class Ask:
 
 @dataclass(frozen=True, slots=True)
 class Tell:
-    """Send a request beside the one that is being read: told a status, or Lost."""
+    """Send a request beside the one that is being read: told status and body, or Lost."""
 
     ask: Ask
 
@@ -84,6 +84,15 @@ class Keep:
 
 
 @dataclass(frozen=True, slots=True)
+class Repair:
+    """Put an event in the place of one that was stored otherwise than the edge has it."""
+
+    seq: int
+    event: str | None
+    data: str
+
+
+@dataclass(frozen=True, slots=True)
 class Opened:
     """A stream begins that is ours to keep whole."""
 
@@ -112,4 +121,4 @@ class Foreign:
     head: Head
 
 
-Effect = Ask | Tell | Read | ReadAll | Wait | Keep | Opened | Give | Answer | Foreign
+Effect = Ask | Tell | Read | ReadAll | Wait | Keep | Repair | Opened | Give | Answer | Foreign

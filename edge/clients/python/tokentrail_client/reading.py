@@ -4,8 +4,12 @@ An event whose number is not above the last one was handed over already and is l
 without a number (a ping) is handed on as it comes and moves nothing.
 """
 
-from tokentrail_client.endings import Ending, ending_of, is_finish
+from tokentrail_client.endings import NATIVE, Ending, ending_of, is_finish
 from tokentrail_client.frames import Frame
+from tokentrail_client.states import State
+
+RESENT = "resent"
+"""The name of an event that is sent again beside the stream."""
 
 
 class Position:
@@ -15,6 +19,7 @@ class Position:
         last_id: the id of the last event that counts as received; None before the first.
         finished: whether the model has said its last word; the protocol's end may still be to come.
         ending: how the stream has ended, None while it goes on.
+        resent: the data of events that an edge sent again, until somebody takes them out.
         pause: the code of an error frame that only asks to come again; taken by ``paused``.
 
     """
@@ -22,6 +27,7 @@ class Position:
     def __init__(self, dialect: str) -> None:
         self.last_id: str | None = None
         self.finished = False
+        self.resent: list[str] = []
         self.ending: Ending | None = None
         self.pause: str | None = None
         self._dialect = dialect
@@ -31,6 +37,9 @@ class Position:
         """The frames to hand over, up to the ending."""
         fresh: list[Frame] = []
         for frame in frames:
+            if frame.event == RESENT and frame.id is None and self._dialect == NATIVE:
+                self.resent.append(frame.data)
+                continue
             seq = frame.seq
             if seq is not None and self._last_seq is not None and seq <= self._last_seq:
                 continue
@@ -59,6 +68,8 @@ class Position:
         return self.ending.error.code if self.ending is not None and self.ending.error is not None else None
 
     @property
-    def gave_out(self) -> bool:
-        """Whether it ended by an error that is not the log's terminal: nothing more can be had."""
-        return self.ending is not None and not self.ending.terminal
+    def state(self) -> State:
+        """Where a session stands that was handed everything up to here."""
+        if self.ending is None:
+            return State.STREAMING
+        return State.COMPLETED if self.ending.terminal else State.CANCELLED

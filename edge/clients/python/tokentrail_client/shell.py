@@ -22,6 +22,7 @@ from tokentrail_client.effects import (
     Opened,
     Read,
     ReadAll,
+    Repair,
     Tell,
     Wait,
 )
@@ -77,6 +78,10 @@ class Base:
                 frames=keep.frames,
                 journal=self._journal,
             )
+
+    def _repair(self, repair: Repair) -> None:
+        if self._store is not None:
+            self._store.repair(self.course.call.session, repair.seq, repair.event, repair.data)
 
     def _finish(self) -> Any:
         """Close the course, once, and store how it ended: the request that is left to send, None without one."""
@@ -136,7 +141,7 @@ class Shell(Base):
         response, self.response = self.response, None
         return response
 
-    def _do(self, effect: Ask | Tell | Read | ReadAll | Wait | Keep) -> Any:
+    def _do(self, effect: Ask | Tell | Read | ReadAll | Wait | Keep | Repair) -> Any:
         match effect:
             case Ask():
                 return self._ask(effect)
@@ -150,6 +155,8 @@ class Shell(Base):
                 self._closed.wait(seconds)
             case Keep():
                 self._keep(effect)
+            case Repair():
+                self._repair(effect)
         return None
 
     def _ask(self, ask: Ask) -> Head | Lost:
@@ -160,13 +167,13 @@ class Shell(Base):
             return Lost(error)
         return self._flavour.head(self.response)
 
-    def _tell(self, ask: Ask) -> int | Lost:
+    def _tell(self, ask: Ask) -> tuple[int, bytes] | Lost:
         try:
             response = self._send(self._flavour.request(ask))
-            response.read()
+            body = response.read()
         except self._flavour.lost as error:
             return Lost(error)
-        return int(response.status_code)
+        return response.status_code, body
 
     def _read(self) -> bytes | Lost | None:
         try:

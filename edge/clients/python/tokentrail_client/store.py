@@ -136,9 +136,15 @@ class Store:
             _count(db, session, [(seq, frame.data) for seq, frame in numbered])
             if journal:
                 db.executemany(
-                    "INSERT OR IGNORE INTO events (session, seq, id, event, data) VALUES (?, ?, ?, ?, ?)",
+                    "INSERT OR REPLACE INTO events (session, seq, id, event, data) VALUES (?, ?, ?, ?, ?)",
                     [(session, seq, frame.id, frame.event, frame.data) for seq, frame in numbered],
                 )
+
+    def repair(self, session: str, seq: int, event: str | None, data: str) -> None:
+        """Put an event in the place of one in the journal."""
+        with self._transaction() as db:
+            named = (event, data, session, seq)
+            db.execute("UPDATE events SET event = ?, data = ? WHERE session = ? AND seq = ?", named)
 
     def get(self, session: str) -> Stored | None:
         """One session; None where it is not known or was forgotten."""

@@ -76,6 +76,10 @@ class Flavour:
             made = self._streams[mixin] = type(mixin.__name__, (mixin, base), {})
         return made
 
+    def defaults(self, read_s: float) -> dict[str, Any]:
+        """What an SDK sets for a client of its own; our read time-out becomes the SDK's."""
+        return {"follow_redirects": True, "timeout": self.http.Timeout(read_s, connect=CONNECT_S)}
+
     def transport(self, *, blocking: bool) -> Any:
         """The library's own transport, with what the SDKs set for theirs: many connections, kept alive by TCP."""
         kind = self.http.HTTPTransport if blocking else self.http.AsyncHTTPTransport
