@@ -59,6 +59,7 @@ class Attempt:
         self.watch = Watch(driver.limits)
         self.task: asyncio.Task[AttemptResult] | None = None
         self.interrupted: str | None = None
+        self.reason = "first"
         self.unparsable: str | None = None
         self._hold = hold
         self._hold_over: bool = not hold.us

@@ -31,6 +31,7 @@ class AttemptResult:
         self.dispatched_us = attempt.dispatched_us
         self.provider_timing = attempt.head_timing.joined(attempt.capture.state.provider_timing)
         self.written = False
+        self.outcome = Outcome.UNKNOWN  # until its end is written
         self._ended_us = attempt.driver.recorder.elapsed_us()
 
     @property

@@ -80,7 +80,7 @@ def write_ending(driver: "Driver", result: "AttemptResult", ending: Ending, *, t
     """Append attempt_end (unless it is written) and the terminal (unless another writer has put one)."""
     recorder = driver.recorder
     if not result.written:
-        outcome = _outcome_of(ending)
+        outcome = result.outcome = _outcome_of(ending)
         recorder.trace(
             Kind.ATTEMPT_END, attempt=result.attempt, attempt_end=result.record(outcome, ending.code)
         )

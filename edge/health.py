@@ -108,9 +108,9 @@ class Health:
         record = self.of(provider)
         (record.hedges if hedge else record.retries).pay()
 
-    def called(self, provider: str) -> None:
+    def called(self, provider: str, now_us: int) -> None:
         """A call is made."""
-        self.of(provider).breaker.called()
+        self.of(provider).breaker.called(now_us)
 
     def let_go(self, provider: str) -> None:
         """A call was ended by us."""

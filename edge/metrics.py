@@ -1,8 +1,15 @@
 """The edge's Prometheus metrics; the catalogue in the documentation is tested against this file."""
 
-from collections.abc import Collection
+from collections.abc import Callable, Collection, Iterable
+from typing import TYPE_CHECKING
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
+
+if TYPE_CHECKING:
+    from edge.driver import Driver
+    from edge.generation import Generation
+    from edge.health import Health
+    from edge.policy.breaker import Breaker
 
 _MS = (5, 10, 25, 50, 100, 250, 500, 1000, 2000, 5000, 10_000, 30_000, 60_000, 120_000, 300_000)
 
@@ -70,7 +77,43 @@ class Metrics:
             "tokentrail_window_bytes", "Recent events in memory", registry=self.registry
         )
 
+        self._of_attempts()
         self._of_claims()
+
+    def watch(self, health: "Health", providers: Iterable[str], now_us: Callable[[], int]) -> None:
+        """Show each provider's breaker as it is when somebody looks."""
+        for name in providers:
+            breaker = health.of(name).breaker
+
+            def is_open(breaker: "Breaker" = breaker) -> float:
+                return float(not breaker.lets_through(now_us()))
+
+            self.breaker_open.labels(name).set_function(is_open)
+
+    def count(self, generation: "Generation", driver: "Driver") -> None:
+        """Count a generation that came to its end, and its attempts."""
+        terminal = generation.terminal.event if generation.terminal else None
+        if terminal is not None:
+            code = terminal.error.code if terminal.error else "none"
+            self.generations.labels(terminal.kind.value, code).inc()
+        self.unknown_events.labels(generation.identity.dialect).inc(driver.unknown_events)
+        for result in driver.race.results.values():
+            provider, outcome = result.target.route.provider, result.outcome.value
+            self.attempts.labels(provider, result.of.reason, outcome).inc()
+
+    def _of_attempts(self) -> None:
+        self.attempts = Counter(
+            "tokentrail_attempts_total",
+            "Calls to providers: why (first, retry, fallback, hedge_ttft, hedge_stall, shrink, repair) and how they ended",
+            ["provider", "reason", "outcome"],
+            registry=self.registry,
+        )
+        self.breaker_open = Gauge(
+            "tokentrail_breaker_open",
+            "1 while a provider is left alone",
+            ["provider"],
+            registry=self.registry,
+        )
 
     def _of_claims(self) -> None:
         self.once = Counter(

@@ -224,7 +224,8 @@ class Race:
         request = self._lineage.request_for(start, self.results)
         hold = Hold(driver.holds_whole, 0 if start.reason.startswith("hedge") else driver.wishes.hold_us)
         attempt = self.live[start.number] = Attempt(driver, target, start.number, request, hold)
-        self._health.called(target.route.provider)
+        attempt.reason = start.reason
+        self._health.called(target.route.provider, driver.clock.now_us())
         said = self._lineage.announce(start, self.results)
         driver.recorder.trace(Kind.ATTEMPT_START, attempt=start.number, attempt_start=said)
         if self._running:

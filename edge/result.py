@@ -22,13 +22,16 @@ def body_of(dialect: Dialect, events: list[LogEvent]) -> tuple[int, bytes, bool]
     """Status, body and whether to try again, from the events of a finished generation (the last is its terminal)."""
     terminal = next(event for event in events if event.is_terminal)
     if terminal.kind is Kind.ERROR and terminal.error is not None:
-        code, message = terminal.error.code, terminal.error.message
+        code, message, successor = terminal.error.code, terminal.error.message, terminal.error.successor
     elif terminal.message_end is not None and terminal.message_end.finish_reason == "cancelled":
-        code, message = "cancelled", ERRORS["cancelled"].meaning
+        code, message, successor = "cancelled", ERRORS["cancelled"].meaning, None
     else:
         return 200, orjson.dumps(dialect.assemble(events)), False
     row = ERRORS[code]
-    return row.status, orjson.dumps(error_body(dialect.name, code, message)), row.retryable
+    body = error_body(dialect.name, code, message)
+    if successor is not None:
+        body["error"]["successor"] = successor
+    return row.status, orjson.dumps(body), row.retryable
 
 
 async def first_answer(

@@ -71,6 +71,7 @@ class EdgeService:
             self.keys.ids_of,
         )
         self.health = Health(settings)
+        self.metrics.watch(self.health, settings.providers, clock.now_us)
         self.upstream = Upstream(settings.timeout.connect_s, settings.limit.upstream_head_bytes)
         self.signing = Signing(settings.secrets.cursor)
         self.stopping = False
@@ -251,7 +252,7 @@ class EdgeService:
             await entry.driver.recorder.settled(self.settings.log.delivery_s)
         finally:
             self.registry.finish(entry)
-        self._count(entry)
+        self.metrics.count(entry.generation, entry.driver)
 
     async def _run(self, entry: Entry) -> None:
         try:
@@ -259,15 +260,7 @@ class EdgeService:
             await entry.driver.recorder.settled(self.settings.log.delivery_s)
         finally:
             self.registry.finish(entry)
-        self._count(entry)
-
-    def _count(self, entry: Entry) -> None:
-        generation = entry.generation
-        terminal = generation.terminal.event if generation.terminal else None
-        if terminal is not None:
-            code = terminal.error.code if terminal.error else "none"
-            self.metrics.generations.labels(terminal.kind.value, code).inc()
-        self.metrics.unknown_events.labels(generation.identity.dialect).inc(entry.driver.unknown_events)
+        self.metrics.count(entry.generation, entry.driver)
 
     def _named(self, identity: Identity, upstream_id: str) -> None:
         """The provider's id of an answer is known: every edge is told whose it is, this one at once."""

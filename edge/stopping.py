@@ -65,8 +65,15 @@ def is_a_lesson(result: AttemptResult) -> bool:
 
 
 def last_of_stopped(driver: "Driver", results: list[AttemptResult]) -> AttemptResult:
-    """What a generation that was interrupted ends with: its committed attempt, else the first that is still open."""
+    """What a generation that was interrupted ends with: its committed attempt, else the first that is still open.
+
+    Where its time is over and there is an answer that was to be repaired, that is given.
+    """
     code = driver.interrupted or "cancelled"
+    spare = next((r for r in results if r.attempt == driver.race.chain.spare), None)
+    if spare is not None and code == "timeout" and not any(r.committed for r in results):
+        spare.of.commit()
+        return spare
     open_ends = [result for result in results if not result.written]
     result = next((r for r in open_ends if r.committed), None) or next(iter(open_ends), None)
     if result is None:  # it was waiting for the next attempt

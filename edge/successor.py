@@ -7,6 +7,7 @@ policy, what is left of its deadline, and no follower of its own: one is enough 
 ``service`` begins it, ``ending`` names it.
 """
 
+import asyncio
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -72,7 +73,8 @@ async def begin_successor(
     point = None
     try:
         if kind == CONTINUE:
-            text = plain_text(await _shown(service, driver))
+            async with asyncio.timeout(driver.settings.log.delivery_s):
+                text = plain_text(await _shown(service, driver))
             asked = None if text is None else go_on(driver.dialect, request, text)
             point = recorder.next_seq - 1
         if asked is None:
@@ -87,8 +89,8 @@ async def begin_successor(
         if start.request_deadline_ms is not None:
             given["x-deadline-ms"] = str(max(1, start.request_deadline_ms - recorder.elapsed_us() // 1000))
         entry = await service.begin(caller, driver.dialect, asked, given, follows)
-    except (BadRequest, TokentrailError, Hole, LogSilent, OffsetGone) as error:
-        log.warning("nothing follows a broken answer", generation_id=generation.id, error=str(error))
+    except (BadRequest, TokentrailError, Hole, LogSilent, OffsetGone, TimeoutError) as error:
+        log.warning("nothing follows a broken answer", generation_id=generation.id, error=repr(error))
         return None
     service.registry.await_reader(entry)
     return entry.generation.id

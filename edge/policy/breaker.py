@@ -3,7 +3,8 @@
 ====================  ==============================================================================================
 closed                calls go through; the outcomes of the last ``window_us`` are kept
 open                  of those at least ``least`` failed and they were at least ``share`` of all: no call until ``open_us``
-half open             the time is over: one call goes through; its success closes, its failure opens again
+half open             the time is over: one call goes through; its success closes, its failure opens again, and where
+                      it says nothing for another ``open_us`` the next call is one too
 ====================  ==============================================================================================
 
 It is fed by what a provider did: error answers, errors in band, time-outs, streams without content. What we cancelled
@@ -32,7 +33,7 @@ class Breaker:
         "_least",
         "_open_us",
         "_outcomes",
-        "_probing",
+        "_probe_us",
         "_reopens_us",
         "_share",
         "_window_us",
@@ -46,31 +47,34 @@ class Breaker:
         self._outcomes: deque[tuple[int, bool]] = deque()
         self._failures = 0  # of those outcomes
         self._reopens_us: int | None = None  # None: closed
-        self._probing = False
+        self._probe_us: int | None = None  # when the probe in flight was sent
 
     def lets_through(self, now_us: int) -> bool:
         """Whether a call may be made now."""
-        return self._reopens_us is None or (now_us >= self._reopens_us and not self._probing)
+        return self.opens_in_us(now_us) == 0
 
     def opens_in_us(self, now_us: int) -> int:
         """How long no call will be let through, at least."""
         if self._reopens_us is None:
             return 0
-        return max(0, self._reopens_us - now_us) or (self._open_us if self._probing else 0)
+        from_us = self._reopens_us
+        if self._probe_us is not None:
+            from_us = max(from_us, self._probe_us + self._open_us)
+        return max(0, from_us - now_us)
 
-    def called(self) -> None:
+    def called(self, now_us: int) -> None:
         """A call is made; the first one after the open time is the probe."""
         if self._reopens_us is not None:
-            self._probing = True
+            self._probe_us = now_us
 
     def let_go(self) -> None:
         """A call was ended by us: it says nothing."""
-        self._probing = False
+        self._probe_us = None
 
     def ended(self, now_us: int, *, failed: bool) -> None:
         """A call came to its end."""
         if self._reopens_us is not None:
-            self._probing = False
+            self._probe_us = None
             if not failed:
                 self._reopens_us = None
                 self._outcomes.clear()

@@ -136,6 +136,17 @@ def test_a_repair_that_fails_makes_nothing_worse(second):
     assert [end.committed for end in ends_of(records)].count(True) == 1
 
 
+def test_a_repair_that_the_time_ends():
+    """Where the request's time is over meanwhile, the answer that there is is given."""
+    bad = Script(chunk("{oops"), finish(), DONE)
+    sections = {"stream": {"ttft_timeout_s": 20, "stall_timeout_s": 20}}
+    headers = {"x-deadline-ms": "5000"}
+    records, _ = run_virtually(bad, Script(HANG), body=JSON_CALL, caller=REPAIRS, headers=headers, **sections)
+    assert records[-1].message_end.postprocess_result in ("malformed", "truncated")
+    assert [end.outcome for end in ends_of(records)] == [Outcome.FAILED, Outcome.OK]
+    assert "".join(part.text for event in records for part in event.canonical) == "{oops"
+
+
 @pytest.mark.parametrize(
     ("body", "caller", "word"),
     [

@@ -65,17 +65,19 @@ def test_a_breaker_opens_and_is_probed():
     assert not breaker.lets_through(6_999_999)
     assert breaker.opens_in_us(3 * S) == 4 * S
     assert breaker.lets_through(7 * S)
-    breaker.called()
+    breaker.called(7 * S)
     assert not breaker.lets_through(7 * S)
     breaker.ended(8 * S, failed=True)
     assert not breaker.lets_through(12 * S)
     assert breaker.lets_through(13 * S)
-    breaker.called()
+    breaker.called(13 * S)
     breaker.let_go()
     assert breaker.lets_through(13 * S)
-    breaker.called()
-    breaker.ended(14 * S, failed=False)
-    assert breaker.lets_through(14 * S)
+    breaker.called(13 * S)
+    assert not breaker.lets_through(17 * S)
+    assert breaker.lets_through(18 * S), "a probe that is silent keeps nobody out for ever"
+    breaker.ended(19 * S, failed=False)
+    assert breaker.lets_through(19 * S)
 
 
 @pytest.mark.parametrize(
@@ -174,6 +176,21 @@ async def test_retries_end_with_the_budget():
     assert [len(ends_of(first)), len(ends_of(second))] == [2, 1]
     assert second[-1].error.code == "overloaded"
     assert second[-1].error.retryable
+
+
+async def test_what_an_operator_sees():
+    """Attempts by provider, reason and outcome, and whether a provider is left alone."""
+    async with edge_with(*[BUSY] * 3, OK, **FEW) as edge:
+        for _ in range(4):
+            await edge.over(await edge.begin())
+        seen = edge.service.metrics.registry.get_sample_value
+        assert (
+            seen("tokentrail_attempts_total", {"provider": "one", "reason": "first", "outcome": "failed"})
+            == 3
+        )
+        assert seen("tokentrail_attempts_total", {"provider": "two", "reason": "first", "outcome": "ok"}) == 1
+        assert seen("tokentrail_breaker_open", {"provider": "one"}) == 1
+        assert seen("tokentrail_breaker_open", {"provider": "two"}) == 0
 
 
 def test_routes_in_order():

@@ -65,7 +65,7 @@ class Storm:
                 case Pay(_, hedge):
                     self.health.pay("one", hedge=hedge)
                 case Start(number):
-                    self.health.called("one")
+                    self.health.called("one", now_us)
                     down = DOWN_S[0] * S <= now_us < DOWN_S[1] * S
                     self.calls.append((now_us, number == 0))
                     self.at(now_us + ANSWER_US[down], self.answer, generation, number, down)

@@ -5,6 +5,8 @@ import asyncio
 import orjson
 import pytest
 
+from edge.dialects import dialect_of
+from edge.result import body_of
 from schemas.events import Kind
 from tests.support.upstream import CUT, DONE, HANG, Script, chunk, finish
 from tests.support.virtual import RunningEdge, ScriptedUpstream, clock_of, over, virtually
@@ -137,6 +139,14 @@ def test_a_successor_that_nobody_reads_is_not_paid_for():
     records, took_s = virtually(work)
     assert records[-1].message_end.cancel.reason == "client_disconnect"
     assert took_s == pytest.approx(30, abs=1)
+
+
+def test_a_whole_answer_names_it_too():
+    """A client that waits for the whole is told in the body of the error."""
+    first, second, _ = follow(BREAKS, REST, headers={"x-tokentrail-on-break": "restart"})
+    status, body, _ = body_of(dialect_of("openai.chat"), [event for event in first if event.seq is not None])
+    assert status == 502
+    assert orjson.loads(body)["error"]["successor"] == second[0].generation_id
 
 
 def test_no_provider_for_a_successor():
