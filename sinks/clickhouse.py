@@ -10,6 +10,7 @@ Before: ``loop``. After: ClickHouse. ``RowStore`` and ``SqlStore`` are declared 
 
 from __future__ import annotations
 
+from collections import defaultdict
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
@@ -72,6 +73,11 @@ SESSION_SETTINGS = {
     "max_partitions_per_insert_block": 0,  # a backlog of months is one block like any other
     "deduplicate_blocks_in_dependent_materialized_views": 1,
 }
+_ERASE_EVENTS = """
+ALTER TABLE events DELETE IN PARTITION {day} WHERE kind != 'forgotten' AND tenant IN {{tenants:Array(String)}}
+AND generation_id IN {{ids:Array(UUID)}}
+AND has(arrayZip({{tenants:Array(String)}}, {{ids:Array(UUID)}}), (tenant, generation_id)) SETTINGS mutations_sync = 1
+"""
 _FORGOTTEN = """
 SELECT DISTINCT toString(generation_id) AS id FROM events
 PREWHERE kind = 'forgotten' WHERE generation_id IN {ids:Array(UUID)}
@@ -140,13 +146,13 @@ class ClickHouseStore:
     def erase(self, erasure: Erasure) -> None:
         """Take away what is forgotten: by mutations that rewrite the parts, so that the text leaves the disk too."""
         gone = [generation_id for _, generation_id in erasure.generations]
+        by_day = defaultdict(list)
         for tenant, generation_id in erasure.generations:
-            day = f"{datetime.fromtimestamp(start_ms(generation_id) / 1000, UTC):%Y%m%d}"
-            self.command(
-                f"ALTER TABLE events DELETE IN PARTITION {day} WHERE tenant = {{tenant:String}} "
-                "AND generation_id = {id:UUID} AND kind != 'forgotten' SETTINGS mutations_sync = 1",
-                {"tenant": tenant, "id": generation_id},
-            )
+            started = datetime.fromtimestamp(start_ms(generation_id) / 1000, UTC)
+            by_day[f"{started:%Y%m%d}"].append((tenant, generation_id))
+        for day, of_day in by_day.items():  # one mutation each, however many there are
+            tenants, ids = (list(names) for names in zip(*of_day, strict=True))
+            self.command(_ERASE_EVENTS.format(day=day), {"tenants": tenants, "ids": ids})
         if erasure.suspects:
             found = self.query(_FORGOTTEN, {"ids": list(erasure.suspects)})
             gone += [str(row["id"]) for row in found]

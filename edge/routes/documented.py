@@ -36,7 +36,7 @@ _MEANINGS = {
     404: "There is no such thing, or it is another tenant's.",
     408: "The request's body did not come in time.",
     409: "Ended on request; or the events after this cursor do not exist yet.",
-    410: "The events are held nowhere any more.",
+    410: "The events are held nowhere any more, or were forgotten on request.",
     413: "The request's body is above its limit.",
     422: "The same idempotency key with another body.",
     429: "A limit is reached, here or at the provider.",
