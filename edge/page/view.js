@@ -185,7 +185,8 @@ export class View {
       } catch {
         if (trace !== this.#trace) return; // the reader says what is wrong; this only adds to the picture
       }
-      if (then.late || !(this.ended || trace.state?.terminal)) then();
+      const over = this.ended || trace.state?.terminal || this.#reader.state === "refused";
+      if (then.late || !over) then();
     }, afterMs);
   }
 

@@ -232,6 +232,24 @@ async def test_a_wrong_key_and_a_wrong_request(two, tab_on):
         assert "wrong" not in tab.page.url
 
 
+async def test_a_generation_that_there_is_not(two, tab_on):
+    """An id that nobody knows, or another tenant's, is said to be none, and is not asked for again and again."""
+    async with tab_on(two.urls[0]) as tab:
+        asked = []
+        tab.page.on("request", lambda request: asked.append(request.url))
+        await tab.page.fill("#find-id", "0199c0de-0000-7000-8000-000000000000")
+        await tab.page.press("#find-id", "Enter")
+        await tab.said("status", "It cannot be read")
+        assert await tab.page.get_attribute("#resume", "aria-disabled") == "false"
+        await until(
+            lambda: sum("state=any" in url for url in asked) >= 2
+        )  # the list is asked for all the same
+        assert sum("0199c0de" in url for url in asked) == 2
+        await tab.page.fill("#find-id", "no id")
+        await tab.page.press("#find-id", "Enter")
+        await tab.said("live-said", "not a generation id")
+
+
 async def test_a_link_opens_its_generation(two, tab_on):
     """The address names the generation that is open: given the key, it shows the same, and back leads back."""
     async with tab_on(two.urls[0]) as tab:

@@ -4,6 +4,7 @@ import asyncio
 import hashlib
 import json
 import re
+import tomllib
 from decimal import Decimal
 
 import pytest
@@ -11,11 +12,12 @@ import pytest
 from edge.app import build_app
 from edge.archive import Sum
 from edge.routes import listing
-from edge.routes.page import POLICY, assets
+from edge.routes.page import POLICY, SHARED, assets
 from schemas.settings import ApiKey
 from tests.support.archive import MemoryArchive
 from tests.support.asgi import get, post
 from tests.support.running import BODY, edge_with
+from tests.support.sources import ROOT
 from tests.support.upstream import CUT, DONE, Script, chunk, finish, usage
 from tests.support.waiting import until
 
@@ -91,6 +93,15 @@ def test_the_page_needs_nobody_else(name):
     assert not re.findall(r'(?:src|href|from|import)\s*[=(]?\s*["\'](?:https?:)?//', text)
     if name.endswith(".html"):
         assert not re.findall(r"<style|\sstyle=|\son\w+=|<script(?![^>]*\ssrc=)", text)
+
+
+def test_what_the_page_shares_is_installed_with_it():
+    """The file that the page has from the client library is in the distribution, whatever else of that is left out."""
+    wheel = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["hatch"]["build"]["targets"]["wheel"]
+    for path in SHARED:
+        name = path.relative_to(ROOT).as_posix()
+        assert name.split("/")[0] in wheel["packages"]
+        assert not [left_out for left_out in wheel["exclude"] if name.startswith(left_out)]
 
 
 @pytest.mark.parametrize("name", [name for name in NAMES if name.endswith(".js")])
