@@ -15,7 +15,7 @@ from edge.schema_check import has_plain_tools, keeps_to, schema_of_content, sche
 from schemas.events import Canonical, PartType
 
 CHECKED_CHARS_MAX = 262_144
-"""All texts of one answer together: some 10 ms of the event loop at most, and only where it was asked for."""
+"""All texts of one answer together: some tens of milliseconds at the worst (numbers only, cut off), usually one."""
 
 OK, MALFORMED, TRUNCATED, NOT_APPLICABLE = "ok", "malformed", "truncated", "not_applicable"
 Call = tuple[int, int | None, int | None]

@@ -27,7 +27,8 @@ class NotJson(ValueError):
     """The text is no JSON value."""
 
 
-def _no_constant(word: str) -> None:
+def no_constant(word: str) -> None:
+    """Refuse NaN and its like: a parser's extension, no JSON."""
     raise ValueError(f"{word} is no JSON")
 
 
@@ -38,7 +39,7 @@ def _number(digits: str) -> int | float:
 
 DIGITS_MAX = 19
 HIGH_FIRST, HIGH_LAST = "\ud800", "\udbff"
-_DECODER = json.JSONDecoder(parse_constant=_no_constant, parse_int=_number)
+_DECODER = json.JSONDecoder(parse_constant=no_constant, parse_int=_number)
 
 
 def load(text: str) -> Any:
