@@ -18,6 +18,7 @@ from compose.commands import (
     demo,
     diagnose,
     doctor,
+    drill,
     export,
     forget,
     keys,
@@ -54,6 +55,7 @@ app.add_typer(export.app, name="export")
 app.command("simulate")(simulate.simulate)
 app.command("doctor")(doctor.doctor)
 app.command("bench")(bench.bench)
+app.add_typer(drill.app, name="drill")
 app.add_typer(config.app, name="config")
 
 

@@ -7,8 +7,8 @@ import re
 import pytest
 from typer.testing import CliRunner
 
+from compose.checkout import NoCheckout, run_in_checkout
 from compose.cli import app
-from compose.commands.bench import NoCheckout, run_in_checkout
 from tests.bench import report
 from tests.bench.__main__ import DOCUMENT, JSON_FILE, ROWS, main, write_docs
 from tests.bench.backlog import generations_of, multiply
@@ -168,7 +168,7 @@ def test_figures_of_a_short_run_are_not_published(capsys):
 def test_the_command_needs_a_checkout(tmp_path):
     """Where tests/ is absent the command says that the benchmarks are part of a checkout."""
     with pytest.raises(NoCheckout, match="checkout"):
-        run_in_checkout(tmp_path, [])
+        run_in_checkout(tmp_path, "bench", [])
     assert "reference" in CliRunner().invoke(app, ["bench", "--help"]).output
 
 
@@ -180,5 +180,5 @@ def test_the_command_passes_on_words_and_exit_code(tmp_path):
     (package / "__main__.py").write_text(
         "import sys, os; open('ran', 'w').write(' '.join(sys.argv[1:])); sys.exit(3)"
     )
-    assert run_in_checkout(tmp_path, ["edge", "--json"]) == 3
+    assert run_in_checkout(tmp_path, "bench", ["edge", "--json"]) == 3
     assert (tmp_path / "ran").read_text() == "edge --json"

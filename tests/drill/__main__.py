@@ -1,0 +1,157 @@
+"""``python -m tests.drill resume --cuts N [--json]``: run the drill, print its verdict; exit code 1 if anything is wrong.
+
+Before: the command line. After: ``world``, ``readers``, ``verdict``.
+"""
+
+import argparse
+import asyncio
+import contextlib
+import json
+import sys
+import tempfile
+import time
+from collections import Counter
+from pathlib import Path
+
+import anthropic
+import httpx
+import openai
+
+from edge.sse import SseDecoder
+from tests.drill.readers import all_of
+from tests.drill.verdict import Replayed, Verdict, compare, said_by
+from tests.drill.world import running
+from tests.support.processes import HEADERS
+
+AT_ONCE = 3
+"""Streams of each kind of client at the same time."""
+STREAM_WITHIN_S = 180
+
+
+class Drill:
+    """What was seen so far."""
+
+    def __init__(self, world, cuts, tell):
+        self.world = world
+        self.wanted = cuts
+        self.tell = tell
+        self.total = Verdict()
+        self.streams = Counter()
+        self.refused = Counter()
+        self.wrong = []
+        self.unended = []
+        self._told = 0
+
+    async def one_kind(self, name, read):
+        """Let one kind of client read stream after stream, until enough was cut."""
+        while self.world.cuts < self.wanted:
+            try:
+                async with asyncio.timeout(STREAM_WITHIN_S):
+                    seen = await read()
+            except (openai.APIStatusError, anthropic.APIStatusError) as error:
+                self.refused[f"{name}: {error.status_code}"] += 1  # said so, and nothing began
+                continue
+            except Exception as error:  # noqa: BLE001 - whatever a client raises is this drill's finding
+                self.unended.append(f"{name}: {error!r}")
+                continue
+            self.streams[name] += 1
+            if seen.unended is not None or seen.generation_id is None:
+                self.unended.append(f"{name}: {seen.unended or 'no generation'}")
+                continue
+            await self._judge(seen)
+            if self.world.cuts - self._told >= self.wanted // 20:
+                self._told = self.world.cuts
+                self.tell(f"{self._told} of {self.wanted} cuts, {sum(self.streams.values())} streams")
+
+    async def _judge(self, seen):
+        replayed = await replay(self.world, seen.generation_id, seen.dialect)
+        if seen.arguments is None:
+            seen.arguments = replayed.arguments
+        verdict = compare(seen, replayed)
+        self.total.lost += verdict.lost
+        self.total.repeated += verdict.repeated
+        self.total.reordered += verdict.reordered
+        if verdict:
+            self.wrong.append(f"{seen.client} {seen.generation_id}: {verdict}")
+
+    def summary(self, skipped, seconds):
+        """Give everything that was found."""
+        return {
+            "drill": "resume",
+            "ok": not (self.total or self.unended),
+            "cuts": self.world.cuts,
+            "lost": self.total.lost,
+            "repeated": self.total.repeated,
+            "reordered": self.total.reordered,
+            "streams": dict(sorted(self.streams.items())),
+            "kills": self.world.kills,
+            "freezes": self.world.freezes,
+            "refused": dict(sorted(self.refused.items())),
+            "provider_calls": len(self.world.provider.requests),
+            "wrong": self.wrong[:20],
+            "unended": self.unended[:20],
+            "skipped": skipped,
+            "seconds": round(seconds, 1),
+        }
+
+
+async def replay(world, generation_id, dialect):
+    """Give the stream as it is replayed without a cut, by whichever edge answers."""
+    while True:
+        for edge in world.edges:
+            with contextlib.suppress(httpx.TransportError):
+                async with httpx.AsyncClient(headers=HEADERS, timeout=10) as client:
+                    base = f"{edge.url}/v1/generations/{generation_id}/events"
+                    answer = await client.get(base, params={"dialect": dialect})
+                    native = await client.get(base)
+                if answer.status_code == native.status_code == httpx.codes.OK:
+                    shown, said = _events(answer.content), _events(native.content)
+                    text, arguments = said_by([event.data for event in said])
+                    return Replayed(
+                        [int(event.id.partition("-")[0]) for event in shown],
+                        [event.data for event in shown],
+                        text,
+                        arguments,
+                    )
+        await asyncio.sleep(0.1)  # both edges are away: asked again at this pace
+
+
+def _events(body):
+    return [event for event in SseDecoder(1 << 20).feed(body) if event.id is not None]
+
+
+async def resume(cuts, seed, tell):
+    """Run the drill; its summary."""
+    with tempfile.TemporaryDirectory(prefix="tokentrail-drill-") as folder:
+        async with running(Path(folder), seed) as world, all_of(world) as (kinds, skipped):
+            drill, began = Drill(world, cuts, tell), time.monotonic()
+            chaos = asyncio.create_task(world.chaos())
+            try:
+                await asyncio.gather(
+                    *(drill.one_kind(name, read) for name, read in kinds.items() for _ in range(AT_ONCE))
+                )
+            finally:
+                chaos.cancel()
+                await asyncio.gather(chaos, return_exceptions=True)
+            return drill.summary(skipped, time.monotonic() - began)
+
+
+def main():
+    """Read the arguments and run."""
+    parser = argparse.ArgumentParser(prog="drill", description="Fault drills with a verdict.")
+    parser.add_argument("name", choices=["resume"])
+    parser.add_argument("--cuts", type=int, default=300)
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--json", action="store_true")
+    arguments = parser.parse_args()
+    tell = lambda text: sys.stderr.write(f"drill: {text}\n")  # noqa: E731 - said beside the answer
+    said = asyncio.run(resume(arguments.cuts, arguments.seed, tell))
+    if arguments.json:
+        sys.stdout.write(json.dumps(said) + "\n")
+    else:
+        sys.stdout.write("".join(f"{name:>15}  {value}\n" for name, value in said.items()))
+    return 0 if said["ok"] else 1
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())
