@@ -9,7 +9,7 @@ import OpenAI from "openai";
 import * as tokentrail from "../../../edge/clients/js/src/index.js";
 
 globalThis.AI_SDK_LOG_WARNINGS = false;
-const LIMITS = { spreadMs: 5, backoffMs: 20, idleMs: 6_000, pollMs: 50 };
+const LIMITS = { spreadMs: 5, backoffMs: 20, backoffMsMax: 200, openAttempts: 200, idleMs: 6_000, pollMs: 50 };
 const LOST = /edge_lost|edge died/;
 
 const sdks = {

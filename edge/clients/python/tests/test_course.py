@@ -169,6 +169,18 @@ def test_an_edges_own_refusal_of_a_result_is_the_answer():
     assert (play.course.state.value, play.course.reason, play.answers) == ("cancelled", "http_503", [])
 
 
+def test_a_beginning_that_is_cut_behind_its_head_has_begun():
+    """A generation that was accepted is read from its events, whether or not the answer's body came whole."""
+    insisting = Call("s", "openai.chat", ("http://a.test/v1",), path="/chat/completions", insists=True)
+    accepted = Head(202, {"content-type": "application/json", "x-generation-id": GENERATION})
+    for body in (b"{}", CUT):
+        play = Play(accepted, body, STREAM, WHOLE[3], call=insisting).run()
+        assert [ask.url.partition("?")[0].rpartition("/")[2] for ask in play.asked] == [
+            "completions",
+            "events",
+        ]
+
+
 ACKED = Call("s", "native", ("http://a.test/v1",), path="/chat/completions", acks=True)
 
 

@@ -138,15 +138,17 @@ class Course:
     def _whole(self, head: Head) -> Again:
         """An answer that is no stream: the whole of it, a refusal, or the begin of a generation that is read next."""
         body = yield ReadAll()
+        if self.call.insists and head.status == ACCEPTED and self.generation_id is not None:
+            yield Keep(
+                State.CONNECTING, self.generation_id
+            )  # also where the body was cut: the head says it all
+            return None
         if isinstance(body, Lost):
             if self.generation_id is None:
                 return body
             yield from self._result(body.said)
             return None
         if self.call.insists:
-            if head.status == ACCEPTED and self.generation_id is not None:
-                yield Keep(State.CONNECTING, self.generation_id)
-                return None
             verdict = verdict_on(head.status, head.headers)
             if verdict.action is Action.AGAIN:
                 self.generation_id = None
