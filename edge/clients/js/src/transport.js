@@ -209,6 +209,7 @@ class Call {
    */
   reopen(lastEventId, signal) {
     if (!this.streamed) return this.#whole(signal);
+    if (lastEventId === null && this.request.method === "GET") return this.open(signal); // it says itself where it begins
     /** @type {Record<string, string>} */
     const headers = { accept: "text/event-stream" };
     if (lastEventId !== null) headers["last-event-id"] = lastEventId;

@@ -250,6 +250,14 @@ test("a look at a response that was cut is looked at again, not waited for", asy
   assert.deepEqual(gateway.requests.map(({ url }) => url), ["/v1/responses/resp_1", "/v1/responses/resp_1"]);
 });
 
+test("a stream that is read from the middle, and cut before its first event, begins there again", async (t) => {
+  const gateway = await played(t, { frames: frames(WORDS), faults: [{ after: 5, how: "reset" }, { after: 170, how: "reset" }] });
+  const headers = { ...CALL.headers, "last-event-id": idOf(2) };
+  const response = await resumableFetch({ limits: QUICK })(`${gateway.url}/v1/generations/${GENERATION}/events?dialect=openai.chat`, { headers });
+  assert.equal(await response.text(), frames(WORDS).slice(2).join(""));
+  assert.deepEqual(gateway.requests.map(({ headers: asked }) => asked["last-event-id"]), [idOf(2), idOf(2), idOf(3)]);
+});
+
 test("the result of a generation that failed goes up with its own status", async (t) => {
   const headers = { "x-generation-id": GENERATION, "x-should-retry": "false" };
   const failed = { answer: { status: 504, headers, body: { error: { code: "stall_timeout" } } } };
