@@ -45,6 +45,17 @@ def test_a_repeated_call_keeps_its_key():
     assert keys[0] == keys[1] == keys[2] != keys[3]
 
 
+def test_nobody_repeats_the_call_of_another():
+    """The same words under another API key are another call, also when both are sent again."""
+    server = Server(*[refusal("overloaded", 503, x_should_retry="true")] * 2, answer({}), answer({}))
+    with http_client(times=FAST, transport=server) as client:
+        for who, retries in (("a", "0"), ("b", "0"), ("a", "1"), ("b", "1")):
+            client.post(URL, json=BODY, headers={"x-api-key": who, "x-stainless-retry-count": retries})
+    keys = [r.headers["idempotency-key"] for r in server.asked]
+    assert keys[:2] == keys[2:]
+    assert keys[0] != keys[1]
+
+
 def test_a_key_of_the_applications_own_is_kept():
     """An Idempotency-Key that the application gives is sent as it is."""
     server = Server(Reply(error="ConnectError"), answer({}))

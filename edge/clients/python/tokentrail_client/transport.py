@@ -8,7 +8,7 @@ Before: ``keys``. After: ``clients`` wrap these.
 import json
 import random
 import time
-from collections.abc import AsyncIterator, Iterator, Sequence
+from collections.abc import AsyncIterator, Iterable, Iterator, Sequence
 from dataclasses import replace
 from typing import Any, Self
 from urllib.parse import urlsplit
@@ -18,13 +18,14 @@ from tokentrail_client.call import Call, Stopped, Times
 from tokentrail_client.course import Course
 from tokentrail_client.effects import Answer, Foreign, Give
 from tokentrail_client.endings import PATHS
-from tokentrail_client.keys import HEADER, RETRIES, Keys
+from tokentrail_client.keys import HEADER, RETRIES, Keys, name_of
 from tokentrail_client.shell import Shell, told
 from tokentrail_client.states import OnState
 from tokentrail_client.store import Store
 from tokentrail_client.vendor import Flavour
 
 _CALLS_OWN = frozenset({"content-type", "accept", "accept-encoding", "prefer", RETRIES, HEADER})
+_SECRETS = frozenset({"authorization", "x-api-key"})
 _WIRES_OWN = frozenset({"host", "content-length", "transfer-encoding", "connection", "expect"})
 
 
@@ -81,7 +82,7 @@ class _Transport:
         base, path = url[: _root_end(url, at)], url[_root_end(url, at) :]
         headers = [(name.lower(), value) for name, value in request.headers.items()]
         given = dict(headers)
-        key = given.get(HEADER) or self._keys.key(url, body, given.get(RETRIES))
+        key = given.get(HEADER) or self._keys.key(_name(url, headers, body), given.get(RETRIES))
         own = [(name, value) for name, value in headers if name in _CALLS_OWN - {HEADER, "accept-encoding"}]
         auth = [(name, value) for name, value in headers if name not in _CALLS_OWN | _WIRES_OWN]
         call = Call(
@@ -108,7 +109,8 @@ class _Transport:
         return replace(times, idle_s=min(times.idle_s, read_s), read_s=read_s)
 
     def _failed(self, course: Course) -> None:
-        self._keys.failed(course.call.roots[0] + course.call.path, course.call.body, course.call.session)
+        call = course.call
+        self._keys.failed(_name(call.roots[0] + call.path, call.auth, call.body), call.session)
 
     def _answer(self, shell: Shell | AsyncShell, up: Answer) -> Any:
         if up.head.status >= 400 and up.head.headers.get("x-should-retry") != "false":  # noqa: PLR2004 - HTTP's own
@@ -276,6 +278,11 @@ def _found(method: str, path: str) -> tuple[str, str] | None:
 def _root_end(url: str, suffix: str) -> int:
     """Where the edge's address ends in a URL, and the path behind ``/v1`` begins."""
     return url.partition("?")[0].rindex(suffix)
+
+
+def _name(url: str, headers: Iterable[tuple[str, str]], body: bytes) -> bytes:
+    """The call's name in the memory of keys."""
+    return name_of(url, "\n".join(value for name, value in headers if name in _SECRETS), body)
 
 
 def _streams(body: bytes) -> bool:
