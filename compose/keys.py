@@ -16,7 +16,7 @@ import msgspec
 from compose.kafka import Record, publish, read_whole
 from compose.topics import announce_schemas
 from schemas.codec import Codec
-from schemas.errors import TokentrailError
+from schemas.errors import Poison, SchemaUnknown, TokentrailError
 from schemas.records import ConfigKind, ConfigRecord, KeyEntry, KeyHash
 from schemas.settings import ApiKey
 from schemas.topics import CONFIG, SCHEMAS
@@ -145,10 +145,16 @@ async def say(bootstrap_servers: str, record: ConfigRecord) -> None:
 
 
 async def config_records(bootstrap_servers: str) -> list[ConfigRecord]:
-    """Every record of the config topic, in order; the last of a name stands. Raises KafkaError, SchemaUnknown."""
+    """Every record of the config topic that can be read, in order; the last of a name stands. Raises KafkaError."""
     codec = Codec()
     for announced in await read_whole(bootstrap_servers, SCHEMAS.name):
         if announced.value is not None:
             codec.learn(announced.value.decode())
     records: list[Record] = await read_whole(bootstrap_servers, CONFIG.name)
-    return [codec.decode(record.value, ConfigRecord) for record in records if record.value is not None]
+    found = []
+    for record in records:
+        try:
+            found.append(codec.decode(record.value, ConfigRecord))
+        except (Poison, SchemaUnknown):
+            continue  # the edges pass it over too, and say so; a stranger's record closes no key
+    return found

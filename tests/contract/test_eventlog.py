@@ -247,19 +247,21 @@ async def test_bounds_are_asked_now(log):
     assert await log.bounds(17) == (first, end + 2)
 
 
-async def test_control_is_read_from_the_beginning_and_then_live(log):
-    """A reader of control gets what was told before it came, then what is told later."""
-    before, after = secrets.token_bytes(8), secrets.token_bytes(8)
-    await log.tell(new_key(), before)
+@pytest.mark.parametrize("topic", ["control", "config"])
+async def test_a_small_topic_is_read_from_the_beginning_and_then_live(backend, topic):
+    """A reader of control or config gets what was said before it came, then what is said later."""
+    log, before, after = backend.log, secrets.token_bytes(8), secrets.token_bytes(8)
+    say = {"control": log.tell, "config": backend.configure}[topic]
+    await say(new_key(), before)
     seen = []
 
     async def follow():
-        async for value in log.control():
+        async for value in getattr(log, topic)():
             seen.append(value)  # noqa: PERF401 - it never ends: each is looked at as it comes
 
     following = asyncio.ensure_future(follow())
-    await until(lambda: before in seen and log.control_read)
-    await log.tell(new_key(), after)
+    await until(lambda: before in seen and getattr(log, f"{topic}_read"))
+    await say(new_key(), after)
     await until(lambda: after in seen)
     assert seen.count(before) == seen.count(after) == 1
     following.cancel()

@@ -3,13 +3,13 @@
 import secrets
 import time
 
-from compose.kafka import admin
+from compose.kafka import admin, publish
 from edge.log.kafka import KafkaLog
 from edge.log.memory import MemoryLog
 from schemas.codec import Codec
 from schemas.ids import uuid7
 from schemas.settings import Settings
-from schemas.topics import EVENTS
+from schemas.topics import CONFIG, EVENTS
 from tests.support.waiting import Acks, drain
 
 
@@ -33,6 +33,11 @@ class MemoryBackend:
         """Take out what lies below an offset."""
         self.log.drop(partition, lambda record: record[0] < before_offset)
 
+    async def configure(self, key, value):
+        """Say something on the config topic, as an operator does."""
+        del key
+        self.log.put_config(value)
+
 
 class KafkaBackend:
     """The session's broker, and how to prune it."""
@@ -40,6 +45,10 @@ class KafkaBackend:
     def __init__(self, bootstrap_servers):
         self._bootstrap_servers = bootstrap_servers
         self.log = KafkaLog(Settings(kafka={"bootstrap_servers": bootstrap_servers}), Codec())
+
+    async def configure(self, key, value):
+        """Say something on the config topic, as an operator does."""
+        await publish(self._bootstrap_servers, CONFIG.name, [(key, value)])
 
     async def prune(self, partition, before_offset):
         """Take out what lies below an offset."""
