@@ -16,6 +16,7 @@ from schemas.settings import ApiKey
 from schemas.topics import DAY_MS
 from tests.support.edge import CODEC, turns
 from tests.support.once import call, ended, generations, kinds, two_on_one
+from tests.support.running import edge_settings
 from tests.support.upstream import HANG, OK, Script, chunk
 from tests.support.waiting import until
 
@@ -150,18 +151,21 @@ async def test_an_edge_that_froze_before_its_first_attempt():
     When it wakes it has been taken for dead: it calls no provider.
     """
     short = {"pipeline": {"orphan_after_s": 0.8}, "stream": {"heartbeat_s": 0.2}, "log": {"delivery_s": 0.3}}
-    async with started(RUNS, **short) as (first, second):
+    async with started(RUNS) as (first, second):
+        first.service.settings = edge_settings(**short)  # the other one has all the time that it needs
         frozen, woken = freeze(first)
         sleeping = asyncio.ensure_future(call(first))
         await asyncio.wait_for(frozen.wait(), 5)
         (dead,) = generations(first.log)
+        second.service.once.bound_s = 0.1
         with pytest.raises(LogAway, match="only beginning"):
             await call(second)
+        second.service.once.bound_s = 10
         end_as_lost(first, dead)
         found, again = await call(second)
         assert (found != dead, again) == (True, False)
         began_us = first.service.registry.get(dead).accepted_us
-        await until(lambda: first.clock.now_us() - began_us > 400_000)  # half of the orphan time
+        await until(lambda: first.clock.now_us() - began_us > 600_000)  # well beyond half of the orphan time
         woken.set()
         with pytest.raises(LogAway):
             await sleeping
