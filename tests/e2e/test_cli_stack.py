@@ -184,6 +184,7 @@ def test_cancel_finds_the_tenant_and_ends_the_stream(stack):
     """`cancel ID` ends a running stream of either development tenant; its client sees the end."""
     answer, frames = asyncio.run(_cancelled(stack))
     assert answer["terminal"]["finish_reason"] == "cancelled"
+    assert answer["terminal"]["cancel"]["source"] == "cli"
     assert "cancelled" in frames[-1].data
 
 
