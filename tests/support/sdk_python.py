@@ -28,6 +28,9 @@ TOOL = ABOUT | {"input_schema": SCHEMA}
 
 
 TRIES = anthropic.DEFAULT_MAX_RETRIES
+TIMEOUT_S = 60
+"""Also for the connection: the first use of an SDK's types keeps the loop for seconds on a busy machine."""
+_ONCE = {"api_key": KEY, "max_retries": 0, "timeout": TIMEOUT_S}
 
 
 class Weather(BaseModel):
@@ -210,10 +213,10 @@ def unnumbered(text):
 
 
 OPENED = {
-    "openai": lambda url: openai.AsyncOpenAI(base_url=f"{url}/v1", api_key=KEY, max_retries=0),
-    "openai sync": lambda url: openai.OpenAI(base_url=f"{url}/v1", api_key=KEY, max_retries=0),
-    "anthropic": lambda url: anthropic.AsyncAnthropic(base_url=url, api_key=KEY, max_retries=0),
-    "httpx-sse": lambda url: httpx.AsyncClient(base_url=url, headers=HEADERS, timeout=30),
+    "openai": lambda url: openai.AsyncOpenAI(base_url=f"{url}/v1", **_ONCE),
+    "openai sync": lambda url: openai.OpenAI(base_url=f"{url}/v1", **_ONCE),
+    "anthropic": lambda url: anthropic.AsyncAnthropic(base_url=url, **_ONCE),
+    "httpx-sse": lambda url: httpx.AsyncClient(base_url=url, headers=HEADERS, timeout=TIMEOUT_S),
 }
 SPEAKS = {
     "openai": openai_async,
