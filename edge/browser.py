@@ -18,6 +18,8 @@ METHODS = b"GET, HEAD, POST, OPTIONS"
 EXPOSED = (
     "X-Generation-Id",
     "X-Request-Id",
+    "Request-Id",
+    "X-Reader-Id",
     "X-Reader-Id",
     "X-Resumed-From",
     "X-Resume-Mode",

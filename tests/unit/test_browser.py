@@ -80,7 +80,7 @@ async def test_what_is_no_list_of_headers_is_not_said_back(two, http, asked):
 
 
 async def test_a_page_reads_what_a_client_must(two, http):
-    """Of a stream, an answer, a refusal and a 202: every head names the page's origin, and exposes all it carries."""
+    """Of streams, answers, refusals and a 202 in every dialect: each head names the origin, and exposes all it carries."""
     exposed = {name.lower() for name in EXPOSED}
     page = {"origin": PAGE}
     key = {"idempotency-key": "browser"}
@@ -94,9 +94,23 @@ async def test_a_page_reads_what_a_client_must(two, http):
         http.post(two.urls[0] + CHAT, content=b"{", headers=HEADERS | page),
         http.get(two.urls[0] + "/v1/nothing", headers=HEADERS | page),
     ]
+    answers = [await call for call in calls]
+    events = f"{two.urls[1]}/v1/generations/{answers[0].headers['x-generation-id']}/events"
+    seen_id = answers[0].text.split("id: ")[1].split("\n")[0]
+    more = [
+        http.post(f"{two.urls[0]}/v1/messages", json=ASKED | {"max_tokens": 9}, headers=HEADERS | page),
+        http.post(
+            f"{two.urls[0]}/v1/responses", json={"model": "sim-fast", "input": "go"}, headers=HEADERS | page
+        ),
+        http.get(events, headers=HEADERS | page | {"last-event-id": seen_id}),
+        http.get(events.removesuffix("/events"), headers=HEADERS | page),
+        http.get(events.replace("/events", "/result"), headers=HEADERS | page),
+        http.post(events.replace("/events", "/cancel"), headers=HEADERS | page),
+        http.post(events.replace("/events", "/tickets"), headers=HEADERS | page),
+    ]
+    answers += [await call for call in more]
     statuses, seen = [], set()
-    for call in calls:
-        answer = await call
+    for answer in answers:
         statuses.append(answer.status_code)
         assert answer.headers["access-control-allow-origin"] == "*"
         assert "Origin" in answer.headers["vary"]
@@ -106,8 +120,9 @@ async def test_a_page_reads_what_a_client_must(two, http):
             n.strip().lower() for n in answer.headers["access-control-expose-headers"].split(",")
         } == exposed
         seen |= said
-    assert statuses == [200, 200, 200, 202, 429, 401, 400, 404]
-    assert {"x-generation-id", "idempotent-replayed", "x-should-retry", "preference-applied"} <= seen
+    assert statuses == [200, 200, 200, 202, 429, 401, 400, 404, 200, 200, 200, 200, 200, 200, 201]
+    named = {"x-generation-id", "idempotent-replayed", "x-should-retry", "preference-applied", "request-id"}
+    assert named | {"x-resumed-from", "x-reader-id"} <= seen
 
 
 async def test_no_page_may_read_what_is_not_a_call(two, http):
