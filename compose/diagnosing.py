@@ -142,7 +142,7 @@ def _broken(evidence: Evidence) -> tuple[str, str]:
             "Raise the output limit, or continue from the partial answer.",
         )
     return (
-        f"The JSON is malformed, no more text could complete it ({reason}).",
+        f"The JSON is malformed, or not what its schema asks for ({reason}).",
         "Check prompt and schema; repair re-asks.",
     )
 

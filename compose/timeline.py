@@ -20,7 +20,7 @@ WAITING, CONTENT, STALLED, AFTER = "░", "█", "╌", "─"
 LEGEND = (
     f"{WAITING} waiting  {CONTENT} content  {STALLED} silent  {AFTER} after the last content  ■ end  ✗ failed"
 )
-MARKS_LEGEND = "F first token  S stall  C cancel  R retry  T terminal"
+MARKS_LEGEND = "F first token  S stall  C cancel  R retry  H hedge  T terminal"
 BAR_WIDTH_MIN, BAR_WIDTH_MAX = 20, 120
 LABEL_WIDTH_MAX = 30
 _STYLES = {
@@ -31,7 +31,7 @@ _STYLES = {
     "■": "bold green",
     "✗": "bold red",
 }
-_MARK_STYLES = {"F": "green", "S": "yellow", "C": "bold red", "R": "magenta", "T": "bold"}
+_MARK_STYLES = {"F": "green", "S": "yellow", "C": "bold red", "R": "magenta", "H": "magenta", "T": "bold"}
 Row = Mapping[str, Any]
 
 

@@ -18,7 +18,7 @@ from schemas.ids import is_uuid7
 _ID = "generation_id = {id:UUID}"
 _GENERATION = f"""
     SELECT tenant, model, terminal, finish_reason, error_code, status, trace_complete, flags, request_id,
-           previous_generation_id, length(attempts) AS attempts, ttft_ms, e2e_ms
+           previous_generation_id, lineage_kind, length(attempts) AS attempts, ttft_ms, e2e_ms
     FROM generations_final WHERE {_ID}
 """  # noqa: S608 - the id is bound as a parameter
 _DIAGNOSES = f"""
@@ -90,6 +90,8 @@ def _summary(row: Row) -> str:
     said = [row["model"], row["error_code"] or row["finish_reason"] or row["terminal"]]
     attempts = row["attempts"]
     said.append(f"{attempts} attempt" + ("" if attempts == 1 else "s"))
+    if row["previous_generation_id"]:
+        said.append(f"{row['lineage_kind'] or 'retry'} of {row['previous_generation_id']}")
     if not row["trace_complete"]:
         said.append("trace not complete")
     return " · ".join(str(word) for word in said if word is not None)

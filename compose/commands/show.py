@@ -36,7 +36,9 @@ from schemas.ids import is_uuid7
 
 _ID = "generation_id = {id:UUID}"
 _TIMELINE = f"""
-    SELECT kind, seq, attempt, elapsed_ms, substring(text, 1, 60) AS said FROM events FINAL
+    SELECT kind, seq, attempt, elapsed_ms, substring(text, 1, 60) AS said,
+           JSONExtractString(payload, 'attempt_start', 'reason') AS reason
+    FROM events FINAL
     WHERE {_ID} AND (kind NOT IN ('delta', 'tool_call_delta', 'citation_delta', 'frame', 'heartbeat')
        OR seq = (SELECT min(seq) FROM events FINAL
                  WHERE {_ID} AND kind IN ('delta', 'tool_call_delta', 'citation_delta') AND text != ''))
@@ -155,7 +157,9 @@ def _draw(timeline: list[Row], attempts: list[Row], stalls: list[Row]) -> None:
     """The picture of it, as wide as the terminal is."""
     marks = [Mark(s["start_ms"], "S") for s in stalls if s["start_ms"] is not None]
     for row in timeline:
-        letter = "R" if row["kind"] == "attempt_start" and row["attempt"] else _MARKS.get(row["kind"])
+        letter = _MARKS.get(row["kind"])
+        if row["kind"] == "attempt_start" and row["attempt"]:
+            letter = "H" if row["reason"].startswith("hedge") else "R"
         if letter is not None and row["elapsed_ms"] is not None:
             marks.append(Mark(row["elapsed_ms"], letter))
     lines = draw(attempts, stalls, marks, out.width)
