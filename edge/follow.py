@@ -98,6 +98,7 @@ class Follower:
         self._undecoded: deque[Raw] = deque()
         self._progress: Progress | None = None
         self._seen_above: int | None = None
+        self._first_seen: int | None = None
         self.seen_seq = -1
         self.jumped = False
         self._hole: Hole | None = None
@@ -126,8 +127,13 @@ class Follower:
 
     @property
     def begins_behind(self) -> int | None:
-        """The first seq that the log has where the wanted one is not there any more; None where nothing is missing yet."""
-        return self._seen_above if self.caught_up and not (self._ready or self.ended) else None
+        """The first seq that was come across, where that lies behind the wanted one: what was before it is gone.
+
+        None too for a hole behind something that is held: its writer may still be about to end it with an ``error``.
+        """
+        waits = self.caught_up and not (self._ready or self.ended)
+        first = self._first_seen
+        return first if waits and first is not None and first > self.reading.next_seq else None
 
     async def read(self) -> list[Delivered]:
         """The next events; none only where the generation ended before what was wanted.
@@ -256,6 +262,7 @@ class Follower:
             return
         if event.seq is not None and event.seq > self.seen_seq:
             self.seen_seq = event.seq
+            self._first_seen = event.seq if self._first_seen is None else self._first_seen
         wanted = self.reading.next_seq
         verdict = self.reading.offer(event)
         if verdict is Verdict.DELIVER:

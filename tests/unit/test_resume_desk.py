@@ -267,6 +267,29 @@ async def test_a_hole_is_found_before_the_head():
     assert await scene.seqs(last_event_id=scene.cursor(4)) == [5, 6]
 
 
+@pytest.mark.parametrize("presented", [3, None])
+async def test_a_hole_that_may_still_be_closed_is_waited_for(presented):
+    """A record was lost on its way and its writer has not ended it yet: no 410, the error's end comes."""
+    scene = await Scene("log").written(texts=5, end=None)
+    cursor = {} if presented is None else {"last_event_id": scene.cursor(presented)}
+    scene.writer.log.drop(scene.writer.partition, lambda record: record[0] == 4)
+    opened = await scene.ask(**cursor)
+    client = Client(opened.follower)
+    scene.writer.fail()
+    await client.done()
+    assert client.seqs == ([6] if presented is not None else [0, 1, 2, 3, 6])
+
+
+async def test_a_running_generation_whose_beginning_is_gone_is_410():
+    """Retention took what is wanted of something that still runs: said at once, with the first seq that is there."""
+    scene = await Scene("log").written(texts=5, end=None)
+    cursor = scene.cursor(1)
+    scene.writer.log.drop(scene.writer.partition, lambda record: record[0] < 4)
+    answer = await scene.ask(last_event_id=cursor)
+    assert refused(answer) == (410, "resume_expired")
+    assert answer.first_available_seq == 4
+
+
 async def test_a_hole_that_an_error_closes_is_no_hole():
     """An error terminal after a lost range is delivered: the reader knows how it ended."""
     scene = await Scene("log").written(texts=3, end="error")
