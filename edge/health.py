@@ -1,4 +1,7 @@
-"""What this edge knows of its providers: retry budget, hedge budget, circuit breaker, push-back, and how soon they answer.
+"""What this edge knows of its providers: retry budget, circuit breaker, push-back, how soon they answer; and the hedge budget.
+
+A retry is paid for by the record of the provider that it loads once more. A hedge is not: the provider that it goes to
+may serve nothing else, so all of an edge's successes pay for all of its hedges.
 
 Shared by all generations of the process; every call is reported when it begins and when it ends. An attempt that we
 ended ourselves (a cancel, a lost race, the log, a stop) feeds nothing: it says nothing about the provider. Times are
@@ -51,14 +54,8 @@ class ProviderHealth:
     """One provider's record."""
 
     def __init__(self, settings: Settings) -> None:
-        retry, breaker, hedge = settings.retry, settings.breaker, settings.hedge
+        retry, breaker = settings.retry, settings.breaker
         self.retries = Bucket(retry.budget_tokens, retry.budget_share)
-        self.hedges = Bucket(
-            hedge.budget_tokens,
-            hedge.budget_share,
-            failure_cost=1.0,
-            floor=hedge.budget_tokens * HEDGE_FLOOR,
-        )
         self.breaker = Breaker(
             breaker.failures,
             breaker.share,
@@ -75,6 +72,13 @@ class Health:
         self._settings = settings
         self._by_name: dict[str, ProviderHealth] = {}
         self.latencies = Latencies()
+        hedge = settings.hedge
+        self.hedges = Bucket(
+            hedge.budget_tokens,
+            hedge.budget_share,
+            failure_cost=1.0,
+            floor=hedge.budget_tokens * HEDGE_FLOOR,
+        )
 
     def of(self, provider: str) -> ProviderHealth:
         """The record of a provider; names come from the settings, so they are few."""
@@ -92,7 +96,7 @@ class Health:
             jitter=jitter,
             open=is_open,
             paid=frozenset(i for i in is_open if records[i].retries.can_pay()),
-            hedge_paid=frozenset(i for i in is_open if records[i].hedges.can_pay()),
+            hedge_paid=is_open if self.hedges.can_pay() else frozenset(),
             pushed_us=tuple(max(0, r.pushed_until_us - accepted_us) for r in records),
         )
 
@@ -105,8 +109,7 @@ class Health:
 
     def pay(self, provider: str, *, hedge: bool) -> None:
         """One more attempt than the first is decided on."""
-        record = self.of(provider)
-        (record.hedges if hedge else record.retries).pay()
+        (self.hedges if hedge else self.of(provider).retries).pay()
 
     def called(self, provider: str, now_us: int) -> None:
         """A call is made."""
@@ -127,11 +130,11 @@ class Health:
             return
         if outcome.code in BUSY:
             record.breaker.let_go()
-            record.hedges.failure()
+            self.hedges.failure()
             return
         failed = outcome.code is not None or not outcome.content
         record.breaker.ended(now_us, failed=failed)
-        for bucket in (record.retries, record.hedges):
+        for bucket in (record.retries, self.hedges):
             if failed:
                 bucket.failure()
             else:

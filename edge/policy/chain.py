@@ -68,7 +68,7 @@ def step(chain: Chain, event: Event, world: World, rules: Rules) -> Step:
         case Failed():
             done = _failed(chain, event, world, rules)
         case Due() if chain.again is not None:
-            done = _due(chain, chain.again, world)
+            done = _due(chain, chain.again, world, rules)
         case Silent(reason):
             done = _hedge(chain, reason, world, rules)
         case Forbidden():
@@ -161,9 +161,10 @@ def _again(
     """The next attempt, at once or after a wait; None where the chain is spent."""
     if chain.forbidden or chain.made >= rules.attempts_max:
         return None
-    down = {rules.providers[t] for t in chain.failed}
+    down = _down(chain, rules)
+    loaded = down | {rules.providers[target]}
     waits = []
-    for other in sorted(world.paid):
+    for other in _affordable(world, rules, loaded):
         wait_us = max(0, world.pushed_us[other] - world.now_us)
         if rules.providers[other] in down:
             wait_us = max(wait_us, backoff_us(rules.backoff_ms, chain.made, world.jitter))
@@ -177,23 +178,42 @@ def _again(
     reason = reason or ("retry" if chosen == target else "fallback")
     start = Start(chain.made, chosen, reason, event.code, wait_us, event.number)
     chain = chain._replace(shrunk=chain.shrunk or reason == "shrink")
+    paid = _pay(chosen, rules, loaded)
     if wait_us == 0:
         chain, actions = _start(chain, start)
-        return chain, (Pay(chosen), *actions)
-    return chain._replace(again=start, again_us=world.now_us + wait_us), (Pay(chosen),)
+        return chain, (*paid, *actions)
+    return chain._replace(again=start, again_us=world.now_us + wait_us), paid
 
 
-def _due(chain: Chain, start: Start, world: World) -> Step:
+def _down(chain: Chain, rules: Rules) -> set[str]:
+    """The providers that failed in this chain."""
+    return {rules.providers[target] for target in chain.failed}
+
+
+def _affordable(world: World, rules: Rules, loaded: set[str]) -> list[int]:
+    """The targets that may be called: what loads a provider once more must be paid for, another route is free."""
+    return [t for t in sorted(world.open) if rules.providers[t] not in loaded or t in world.paid]
+
+
+def _pay(target: int, rules: Rules, loaded: set[str]) -> tuple[Action, ...]:
+    return (Pay(target),) if rules.providers[target] in loaded else ()
+
+
+def _due(chain: Chain, start: Start, world: World, rules: Rules) -> Step:
     """The wait is over: begin, elsewhere where a breaker has come in the way, or end where nothing is left."""
     if world.now_us < chain.again_us:
         return chain, ()
     chain = chain._replace(again=None)
-    if chain.forbidden or not world.open:
+    if start.target in world.open and not chain.forbidden:
+        return _start(chain, start)
+    down = _down(chain, rules)
+    others = [] if chain.forbidden else _affordable(world, rules, down)
+    if not others:
         return _close(chain, start.after or 0)
-    if start.target not in world.open:
-        target = min(world.open, key=lambda t: (chain.failed.count(t), t))
-        start = start._replace(target=target, reason="fallback" if start.reason == "retry" else start.reason)
-    return _start(chain, start)
+    target = min(others, key=lambda t: (chain.failed.count(t), t))
+    reason = "fallback" if start.reason == "retry" else start.reason
+    chain, actions = _start(chain, start._replace(target=target, reason=reason))
+    return chain, (*_pay(target, rules, down), *actions)
 
 
 def _hedge(chain: Chain, reason: str, world: World, rules: Rules) -> Step:

@@ -33,7 +33,8 @@ class Rules(NamedTuple):
 class World(NamedTuple):
     """What is true outside of this generation now; targets are indexes into ``Rules.providers``.
 
-    ``open``: no breaker is in the way; ``paid``, ``hedge_paid``: of those, where a budget pays for one more;
+    ``open``: no breaker is in the way; ``paid``: of those, whose own record pays for one more call of a chain that has called
+    it before; ``hedge_paid``: where a hedge may go;
     ``pushed_us``: until when each one's provider asked to be left alone (0: it did not).
     """
 

@@ -44,10 +44,10 @@ async def test_a_number_that_is_none_is_refused(two, http, name, value):
 
 @pytest.mark.parametrize("value", ["1", "007", "9" * 12])
 async def test_a_number_that_is_one_is_taken(two, http, value):
-    """Leading zeros included."""
+    """Leading zeros included; and obeyed: what cannot be answered within a few milliseconds is a time-out."""
     headers = {"x-deadline-ms": value}
     answered = await http.post(f"{two.urls[0]}/v1/chat/completions", json=SHORT, headers=headers)
-    assert answered.status_code == 200
+    assert answered.status_code == 200 if int(value) > 1_000 else answered.status_code in (200, 504)
 
 
 @pytest.mark.parametrize("sig", ["é" * 22, "ÿþ", "", "A" * 22])

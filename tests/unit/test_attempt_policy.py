@@ -60,9 +60,9 @@ def test_a_failure_is_tried_again_after_a_backoff():
 
 
 def test_another_provider_is_tried_at_once():
-    """There is nothing to wait for where nobody has failed yet."""
-    _, actions = after(Failed(0, "overloaded"), rules=TWO)
-    assert actions == (Pay(1), Start(1, 1, "fallback", "overloaded", 0, 0))
+    """There is nothing to wait for where nobody has failed yet, and nothing to pay: it is loaded in another's place."""
+    _, actions = after(Failed(0, "overloaded"), rules=TWO, world=world(targets=2, paid=frozenset()))
+    assert actions == (Start(1, 1, "fallback", "overloaded", 0, 0),)
 
 
 def test_another_model_of_a_provider_that_failed_waits():
@@ -158,7 +158,9 @@ def test_a_breaker_that_opened_meanwhile():
     chain, _ = after(Failed(0, "overloaded"), rules=RULES)
     assert step(chain, Due(), world(200_000, open=frozenset()), RULES)[1] == (End(0),)
     elsewhere = step(chain, Due(), world(200_000, targets=2, open=frozenset({1})), TWO)[1]
-    assert (elsewhere[0].target, elsewhere[0].reason) == (1, "fallback")
+    assert [(start.target, start.reason) for start in elsewhere] == [(1, "fallback")]
+    broke = world(200_000, targets=2, open=frozenset({1}), paid=frozenset())
+    assert step(chain, Due(), broke, RULES._replace(providers=("one", "one")))[1] == (End(0),)
 
 
 @pytest.mark.parametrize(

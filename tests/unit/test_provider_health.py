@@ -46,14 +46,14 @@ def test_a_bucket_never_pays_what_it_has_not(moves):
 
 def test_a_hedge_budget_shrinks_under_failure():
     """Hedges end while half of the tokens are left: long before retries do, and successes bring them back."""
-    record = health().of("one")
-    while record.hedges.can_pay():
-        record.hedges.failure()
-    assert record.hedges.tokens == pytest.approx(9)
-    assert record.retries.can_pay()
+    known = health(breaker={"failures": 1_000})
+    while known.world(["one"], 0, 0, 0.0).hedge_paid:
+        known.ended("one", FAILED, 0)
+    assert known.hedges.tokens == pytest.approx(9)
+    assert known.world(["one"], 0, 0, 0.0).paid
     for _ in range(11):
-        record.hedges.success()
-    assert record.hedges.can_pay()
+        known.ended("two", WELL, 0)
+    assert known.world(["one"], 0, 0, 0.0).hedge_paid, "all successes pay, whoever is asked by the hedge"
 
 
 def test_a_breaker_opens_and_is_probed():
@@ -102,11 +102,11 @@ def test_when_a_breaker_opens(outcomes, opens):
 def test_what_we_ended_says_nothing(code):
     """Neither a failure nor a success of the provider: no breaker, no budget."""
     known = health()
-    tokens = known.of("one").hedges.tokens
+    tokens = known.hedges.tokens
     for _ in range(50):
         known.ended("one", Outcome(code, content=False), 0)
     assert not is_open(known)
-    assert known.of("one").hedges.tokens == tokens
+    assert known.hedges.tokens == tokens
 
 
 def test_an_answer_without_content_is_a_failure():
