@@ -99,6 +99,7 @@ class Follower:
         self._progress: Progress | None = None
         self._seen_above: int | None = None
         self._first_seen: int | None = None
+        self._wanted = next_seq
         self.seen_seq = -1
         self.jumped = False
         self._hole: Hole | None = None
@@ -132,8 +133,12 @@ class Follower:
         None too for a hole behind something that is held: its writer may still be about to end it with an ``error``.
         """
         waits = self.caught_up and not (self._ready or self.ended)
-        first = self._first_seen
-        return first if waits and first is not None and first > self.reading.next_seq else None
+        return self._first_seen if waits and self.begins_late else None
+
+    @property
+    def begins_late(self) -> bool:
+        """Whether the first event that was come across lies behind the first one that was wanted."""
+        return self._first_seen is not None and self._first_seen > self._wanted
 
     async def read(self) -> list[Delivered]:
         """The next events; none only where the generation ended before what was wanted.

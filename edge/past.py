@@ -10,9 +10,9 @@ Before: ``archive``, ``find``. After: ``follow`` and ``history`` read it.
 
 from collections.abc import AsyncIterator
 
-from edge.archive import Archive
+from edge.archive import Archive, ArchiveAway
 from edge.archive_rows import Found
-from edge.find import first_between, lies_at
+from edge.find import first_between, holds_window, lies_at
 from edge.generation import Delivered
 from edge.log import EventLog
 from schemas.codec import Codec
@@ -76,3 +76,41 @@ class Past:
         until_ms = start_ms(found.generation_id) + skew_ms + int(life_s * 1000)
         located = await first_between(self._log, self._codec, found.generation_id, from_ms, until_ms)
         return None if located is None else located.offset
+
+
+class Pasts:
+    """Finds what the archive has; without an archive, nothing."""
+
+    def __init__(self, archive: Archive | None, log: EventLog, codec: Codec, settings: Settings) -> None:
+        self._archive = archive
+        self._log = log
+        self._codec = codec
+        self._settings = settings
+
+    async def find(
+        self, tenant: str, generation_id: str, from_seq: int | None, *, alone: bool, will_do: bool
+    ) -> Past | None:
+        """A tenant's generation, to be read from a seq on (None: all records). Raises ArchiveAway.
+
+        Where the archive does not answer, it is not needed in two cases.
+
+        Args:
+            tenant: whose.
+            generation_id: which one.
+            from_seq: the first numbered record that is wanted.
+            alone: nothing says that it was ever there: so it never was, if the log must hold it and does not.
+            will_do: the log has an answer that the archive could only better.
+
+        """
+        if self._archive is None:
+            return None
+        try:
+            found = await self._archive.find(tenant, generation_id)
+        except ArchiveAway:
+            skew_ms = self._settings.resume.skew_s * 1000
+            if will_do or (alone and await holds_window(self._log, generation_id, skew_ms)):
+                return None
+            raise
+        if found is None:
+            return None
+        return Past(self._archive, self._log, self._codec, self._settings, found, from_seq)

@@ -9,16 +9,16 @@ never taken for one that holds nothing. Before: ``find``, ``past``. After: ``fol
 
 from collections.abc import Callable
 
-from edge.archive import Archive, ArchiveAway
+from edge.archive import Archive
 from edge.archive_rows import Found
 from edge.clock import Clock
 from edge.configured import Configured
-from edge.find import Located, at_hint, by_time, holds_window
+from edge.find import Located, at_hint, by_time
 from edge.follow import Follower, Hole, LogSilent, OffsetGone
 from edge.generation import Generation
 from edge.history import History, read_history, read_past
 from edge.log import EventLog, LogAway
-from edge.past import Past
+from edge.past import Past, Pasts
 from edge.presented import (
     ERASED,
     EXPIRED,
@@ -81,7 +81,7 @@ class Desk:
         self._codec = codec
         self._registry = registry
         self._clock = clock
-        self._archive = archive
+        self._pasts = Pasts(archive, log, codec, settings)
         self._configured = configured
         self._signing = Signing(settings.secrets.cursor)
 
@@ -107,7 +107,13 @@ class Desk:
         if located is not None and located.event.tenant == caller.tenant:
             held = await read_history(self._log, self._codec, located)
         if held is None or not held.whole:
-            past = await self._past(caller, generation_id, None, alone=held is None)
+            past = await self._pasts.find(
+                caller.tenant,
+                generation_id,
+                None,
+                alone=held is None,
+                will_do=held is not None and held.start is not None and held.complete,
+            )
             if past is not None and (unreadable := _unreadable(past.found)) is not None:
                 return unreadable
             held = held if past is None else await read_past(past, self._log, self._codec)
@@ -212,6 +218,8 @@ class Desk:
         except BaseException:
             follower.close()
             raise
+        if isinstance(answer, Opened) and isinstance(better, Refusal) and better.code == EXPIRED.code:
+            return answer  # the archive has less of it than the log
         if better is not answer:
             follower.close()
         return better
@@ -221,7 +229,10 @@ class Desk:
         given_out = self._given_out(ask)
         from_seq = max(0, ask.next_seq - 1)
         alone = answer is None and not given_out
-        past = await self._past(ask.caller, ask.generation_id, from_seq, alone=alone)
+        will_do = isinstance(answer, Opened) and not answer.follower.begins_late
+        past = await self._pasts.find(
+            ask.caller.tenant, ask.generation_id, from_seq, alone=alone, will_do=will_do
+        )
         if past is None:  # an id that we gave out says that there was such a generation
             return answer or (EXPIRED if given_out else NOT_FOUND)
         found = past.found
@@ -231,25 +242,6 @@ class Desk:
             return answer if answer is not None and not found.erased else unreadable
         follower = self._follower(ask.generation_id, found.partition, ask.next_seq, 0, past=past)
         return await self._begun(follower, Owner(found.tenant, found.key_id, found.dialect), ask)
-
-    async def _past(
-        self, caller: ApiKey, generation_id: str, from_seq: int | None, *, alone: bool
-    ) -> Past | None:
-        """What the archive has of it. ``alone``: nothing says that it was ever there.
-
-        Where the archive does not answer, such a generation is unknown if the log must hold it and does not.
-        """
-        if self._archive is None:
-            return None
-        try:
-            found = await self._archive.find(caller.tenant, generation_id)
-        except ArchiveAway:
-            if alone and await holds_window(self._log, generation_id, self._skew_ms):
-                return None
-            raise
-        if found is None:
-            return None
-        return Past(self._archive, self._log, self._codec, self._settings, found, from_seq)
 
     async def _begun(self, follower: Follower, owner: Owner, ask: Ask) -> Opened | Refusal:
         """The stream, if nothing stands in its way."""

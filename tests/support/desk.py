@@ -21,6 +21,7 @@ class Scene:
     def __init__(self, where, secrets=None, archive=None, configured=None):
         self.writer = Writer()
         self.where = where
+        self.archive = archive
         self.offsets = {}
         settings = settings_of(secrets={"cursor": list(secrets or [SECRET.decode()])})
         self.registry = Registry(settings, Metrics(), self.writer.clock.now_us)

@@ -22,7 +22,6 @@ async def archived(texts=9, end="proper", *, kept_from=None, archived_below=None
     """Give a scene whose log begins at the offset of a seq (None: holds nothing of it), and whose archive ends at one."""
     scene = await Scene("log", archive=MemoryArchive()).written(texts=texts, end=end)
     log, partition = scene.writer.log, scene.writer.partition
-    scene.archive = scene.desk._archive
     scene.whole = [shown(d) for d in (await Client(scene.writer.follower(local=False)).read(end is None)).got]
     below = None if archived_below is None else scene.offset_of(archived_below)
     scene.archive.rows = [r for r in rows_of(log) if below is None or r["offset"] < below]
@@ -76,7 +75,7 @@ async def test_an_event_in_parts_comes_back_under_its_id():
     scene.writer.end()
     await turns()
     whole = (await Client(scene.writer.follower(local=False)).done()).shown
-    scene.desk._archive.rows = rows_of(scene.writer.log)
+    scene.archive.rows = rows_of(scene.writer.log)
     scene.writer.log.drop(scene.writer.partition, lambda _: True)
     assert await everything(scene) == whole
 
@@ -147,6 +146,25 @@ async def test_an_archive_that_is_away_is_no_empty_one(presented):
         await scene.desk.history(OWNER, scene.id)
 
 
+async def test_an_error_that_ends_a_hole_needs_no_archive():
+    """Where the log holds what is before the hole its answer will do; an archive that has more betters it."""
+    scene = await archived(end="error", kept_from=0)
+    lost = scene.whole[4][-1]
+    scene.writer.log.drop(scene.writer.partition, lambda record: record[0] == lost)
+    assert await everything(scene) == scene.whole
+    held = await scene.desk.history(OWNER, scene.id)
+    assert len(held.delivered) == len(scene.whole)
+    scene.archive.away = True
+    shortened = [*scene.whole[:4], scene.whole[-1]]
+    assert [e[0] for e in await everything(scene)] == [e[0] for e in shortened]
+    assert await everything(scene, last_event_id=scene.cursors[2]) == shortened[3:]
+    assert len((await scene.desk.history(OWNER, scene.id)).delivered) == len(shortened)
+    scene.archive.away = False
+    scene.archive.rows = scene.archive.rows[:2]
+    scene.writer.clock.us += 86_400_000_000
+    assert [e[0] for e in await everything(scene)][-1] == 10
+
+
 async def test_an_archive_that_goes_away_in_the_middle_breaks_off():
     """Behind the head: what was given stays good, the client is told to come back, and has the rest then."""
     scene = await archived(texts=150)
@@ -164,7 +182,6 @@ async def test_an_archive_that_goes_away_in_the_middle_breaks_off():
 async def test_what_the_log_must_hold_is_known_without_the_archive():
     """The log holds the whole time in which it can have begun: it never was, whether the archive answers or not."""
     scene = Scene("log", archive=MemoryArchive())
-    scene.archive = scene.desk._archive
     scene.archive.away = True
     partition = scene.writer.partition
     scene.writer.clock.us -= 3_600_000_000
@@ -208,7 +225,7 @@ async def test_history_is_the_same_from_archive_and_log():
     """State and result see the same records, trace records included, wherever they lie."""
     scene = await Scene("log", archive=MemoryArchive()).written(texts=4)
     before = await scene.desk.history(OWNER, scene.id)
-    scene.desk._archive.rows = rows_of(scene.writer.log)
+    scene.archive.rows = rows_of(scene.writer.log)
     for first in (4, 99):
         scene.writer.log.drop(scene.writer.partition, lambda record, first=first: record[0] < first)
         after = await scene.desk.history(OWNER, scene.id)
@@ -247,8 +264,8 @@ async def test_nobody_scans_a_partition_from_its_beginning(kept):
     cursors = [scene.cursor(seq) for seq in range(11)]
     others(log, partition, clock, hours=24)
     if kept != "log":
-        scene.desk._archive.rows = [r for r in rows_of(log) if kept == "archive" or r["seq"] != 10]
-        mine = {row["offset"] for row in scene.desk._archive.rows}
+        scene.archive.rows = [r for r in rows_of(log) if kept == "archive" or r["seq"] != 10]
+        mine = {row["offset"] for row in scene.archive.rows}
         log.drop(partition, lambda record: record[0] in mine)
         log._first[partition] = 0
     began = []
