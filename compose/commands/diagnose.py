@@ -9,9 +9,9 @@ from typing import Annotated, Any
 import typer
 from rich.markup import escape
 
-from compose.commands.common import DEFAULT_DIR, FolderOption, JsonOption, out, print_json, target_of
+from compose.commands.common import DEFAULT_DIR, FolderOption, JsonOption, err, out, print_json, target_of
 from compose.diagnosing import Finding, finding
-from compose.warehouse import Row, query
+from compose.warehouse import Row, WarehouseError, query
 from schemas.errors import TokentrailError
 from schemas.ids import is_uuid7
 
@@ -21,11 +21,8 @@ _GENERATION = f"""
            previous_generation_id, lineage_kind, length(attempts) AS attempts, ttft_ms, e2e_ms
     FROM generations_final WHERE {_ID}
 """  # noqa: S608 - the id is bound as a parameter
-_DIAGNOSES = f"""
-    SELECT 'generation' AS scope, name, evidence FROM diagnoses WHERE {_ID}
-    UNION ALL
-    SELECT 'across' AS scope, name, evidence FROM diagnoses_across WHERE {_ID}
-"""  # noqa: S608
+_DIAGNOSES = f"SELECT name, evidence FROM diagnoses WHERE {_ID}"  # noqa: S608
+_ACROSS = f"SELECT name, evidence FROM diagnoses_across WHERE {_ID}"  # noqa: S608
 _FOLLOW_UP = f"SELECT why, follow_up FROM bad_cases WHERE {_ID}"  # noqa: S608
 
 
@@ -49,18 +46,27 @@ def diagnose(
             f"ClickHouse has no finalized row of {generation_id}. While it runs `tokentrail tail {generation_id}` shows "
             f"it; `tokentrail show {generation_id}` what is known so far."
         )
-    found = [
-        (row["scope"], finding(row["name"], row["evidence"])) for row in query(warehouse, _DIAGNOSES, params)
-    ]
+    found = [("generation", row) for row in query(warehouse, _DIAGNOSES, params)]
+    fault = None
+    try:
+        # It reads every generation: where that is too much, what this one says of itself is said all the same.
+        found += [("across", row) for row in query(warehouse, _ACROSS, params)]
+    except WarehouseError as error:
+        fault = str(error)
+    findings = [(scope, finding(row["name"], row["evidence"])) for scope, row in found]
     case = next(iter(query(warehouse, _FOLLOW_UP, params)), None)
     if as_json:
-        print_json(as_object(generation_id, rows[0], found, case))
+        print_json(as_object(generation_id, rows[0], findings, case) | {"note": fault})
         return
     out.print(f"[bold]{generation_id}[/]  {escape(_summary(rows[0]))}")
-    if not found:
+    if not findings:
         out.print("[green]None of the six diagnoses holds.[/]")
-    for scope, one in found:
+    for scope, one in findings:
         _print(scope, one)
+    if fault is not None:
+        err.print(
+            f"[yellow]note:[/] nothing was compared with other generations: {escape(fault)}", soft_wrap=True
+        )
     if case is not None:
         out.print(f"\nfollow-up ({escape(', '.join(case['why']))}): [bold]{escape(case['follow_up'])}[/]")
 

@@ -8,6 +8,7 @@ from typer.testing import CliRunner
 
 from compose.cli import app
 from compose.client import Frame, StreamBroken, _frames
+from compose.commands import diagnose
 from compose.commands.sql import Format, print_rows
 from compose.commands.tail import as_line, as_row
 from compose.config import load_settings, write_development_config
@@ -16,6 +17,7 @@ from compose.questions import QUESTIONS
 from compose.state import Folder, ServerInfo, StackState
 from compose.tail import Seen, text_of
 from compose.target import NoStack, find_target
+from compose.warehouse import WarehouseError
 from schemas.errors import TokentrailError
 from schemas.events import Canonical, Kind, LogEvent, MessageStart, PartType
 
@@ -268,3 +270,23 @@ def test_a_cost_with_a_hole_is_not_a_sum():
 
     assert proof(Decimal("0.0000010"), Decimal("0.000020")).provider_cost_usd == "0.000021"
     assert proof(Decimal(1), None).provider_cost_usd == ""
+
+
+def test_diagnose_says_what_it_can_where_the_comparison_fails(monkeypatch):
+    """What one generation says of itself needs its own row only: a refused comparison is a note beside it."""
+    row = {"model": "m", "terminal": "error", "finish_reason": "error", "error_code": "overloaded", "attempts": 3,
+           "trace_complete": True, "previous_generation_id": None}  # fmt: skip
+    storm = {"name": "retry_storm", "evidence": '{"tries":3,"by_error":{"overloaded":3}}'}
+
+    def answer(warehouse, sql, params):
+        del warehouse, params
+        if "diagnoses_across" in sql:
+            raise WarehouseError("memory limit exceeded")
+        return [row] if "generations_final" in sql else [storm] if "FROM diagnoses" in sql else []
+
+    monkeypatch.setenv("TOKENTRAIL_CLICKHOUSE__URL", "http://warehouse:8123")
+    monkeypatch.setattr(diagnose, "query", answer)
+    said = json.loads(invoke("diagnose", GENERATION, "--json").output)
+    assert [one["name"] for one in said["diagnoses"]] == ["retry_storm"]
+    assert said["note"] == "memory limit exceeded"
+    assert "3 tries" in invoke("diagnose", GENERATION).output
