@@ -231,7 +231,10 @@ def _error(driver: "Driver", result: "AttemptResult", ending: Ending, usage: Usa
     ours = raw is None or len(raw.encode()) > RAW_ERROR_BYTES_MAX or '"error"' not in raw
     message = ending.message[:RAW_ERROR_BYTES_MAX]
     if ours or raw is None or driver.successor is not None:
-        raw_event, raw = error_frame(driver.dialect.name, code, message, recorder.next_seq, driver.successor)
+        status = ending.provider_error.status if ending.provider_error else None
+        raw_event, raw = error_frame(
+            driver.dialect.name, code, message, recorder.next_seq, driver.successor, status
+        )
     else:
         raw = driver.dialect.at_seq(raw, recorder.next_seq)
     row = ERRORS[code]

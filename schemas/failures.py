@@ -27,18 +27,24 @@ def error_body(dialect: str, code: str, message: str, status: int | None = None)
     """The dialect's own error object, with our code in it."""
     status = status or ERRORS[code].status
     if dialect == "anthropic.messages":
-        kind = _ANTHROPIC_TYPES.get(status, "api_error")
+        kind = _ANTHROPIC_TYPES.get(status) or _ANTHROPIC_TYPES.get(ERRORS[code].status, "api_error")
         return {"type": "error", "error": {"type": kind, "message": message, "code": code}}
     kind = "invalid_request_error" if 400 <= status < 500 else "server_error"  # noqa: PLR2004 - HTTP's own numbers
     return {"error": {"message": message, "type": kind, "param": None, "code": code}}
 
 
 def error_frame(
-    dialect: str, code: str, message: str, seq: int, successor: str | None = None
+    dialect: str,
+    code: str,
+    message: str,
+    seq: int,
+    successor: str | None = None,
+    status: int | None = None,
 ) -> tuple[str | None, str]:
     """The event name and data of the dialect's error event, as it stands on the log and on the wire.
 
-    ``successor``: the generation that goes on in its place stands beside the code.
+    ``successor``: the generation that goes on in its place stands beside the code. ``status``: what the head would have
+    said, where it is not the code's own.
     """
     more = {} if successor is None else {"successor": successor}
     if dialect == "openai.responses":
@@ -52,6 +58,6 @@ def error_frame(
         }
         return "error", orjson.dumps(data).decode()
     name = "error" if dialect == "anthropic.messages" else None
-    body = error_body(dialect, code, message)
+    body = error_body(dialect, code, message, status)
     body["error"] |= more
     return name, orjson.dumps(body).decode()

@@ -192,6 +192,28 @@ async def test_the_end_names_the_stop_rule():
     assert (end.stop_rule_id, end.raw_finish_reason) == ("END", "stop_sequence")
 
 
+REFUSALS = {
+    400: "invalid_request_error", 401: "authentication_error", 404: "not_found_error", 422: "invalid_request_error",
+    429: "rate_limit_error", 500: "api_error", 529: "overloaded_error",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("status", REFUSALS)
+async def test_a_refusal_behind_a_heartbeat(status):
+    """Where a refusal comes too late for its status, its error event still says what kind of a refusal it is."""
+    body = b'{"type":"error","error":{"type":"x","message":"no"}}'
+    script = Script(body, status=status, content_type="application/json", head=0.3)
+    provider = {"dialect": "anthropic.messages", "base_url": "http://127.0.0.1:1"}
+    keys = (OWNER.model_copy(update={"sha256": hashlib.sha256(b"key").hexdigest()}),)
+    sections = {"stream": {"heartbeat_s": 0.05}, "retry": {"max_attempts": 1}}
+    async with edge_with(script, providers={"one": provider, "two": provider}, keys=keys, **sections) as edge:
+        asked = ASKED | {"stream": True}
+        answer = await post(build_app(edge.service), "/v1/messages", asked, {"x-api-key": "key"}).done()
+    assert answer.status == 200
+    said = json.loads(answer.body.decode().rpartition("data: ")[2])
+    assert (said["error"]["type"], said["error"]["message"]) == (REFUSALS[status], "no")
+
+
 def test_a_reason_of_null_is_none():
     """A message_delta without a reason ends nothing, and takes no reason away."""
     _, state = capture(ending(None))
