@@ -196,8 +196,9 @@ def _answer_changed_after_retry(known: Known) -> Evidence | None:
     served = [end.served_model for n, end in known.ends.items() if n in (first, number) and end.served_model]
     if len(set(served)) > 1:
         changed.add("served_model")
-    if not begun and not changed:
-        return None
+    hedged = known.starts[number].reason.startswith("hedge")
+    if not begun and not changed - ({"provider"} if hedged else set()):
+        return None  # that another provider was quicker is what a hedge is for
     return {
         "attempt": number,
         "changed": sorted(changed),

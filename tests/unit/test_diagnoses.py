@@ -254,6 +254,18 @@ def test_a_retry_of_the_same_changes_nothing():
     assert "answer_changed_after_retry" not in found(tries(2))
 
 
+@pytest.mark.parametrize(("model", "changed"), [("m", False), ("n", True)])
+def test_a_hedge_that_won_changed_the_answer_only_with_its_model(model, changed):
+    """Another provider of the same model, nothing begun before: that is what the hedge was for."""
+    hedge = attempt_start(1, reason="hedge_ttft")
+    hedge = structs.replace(
+        hedge, attempt_start=structs.replace(hedge.attempt_start, provider="q", model=model)
+    )
+    lost = attempt_end(0, outcome=Outcome.CANCELLED, usage=None)
+    records = [start(), attempt_start(0), hedge, content(1, 300, attempt=1), lost, attempt_end(1), end(2)]
+    assert ("answer_changed_after_retry" in found(records)) is changed
+
+
 @pytest.mark.parametrize(
     ("word", "broken"),
     [("ok", False), ("not_applicable", False), (None, False), ("malformed", True), ("truncated", True)],
