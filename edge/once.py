@@ -38,6 +38,7 @@ if TYPE_CHECKING:
 KEY_CHARS_MAX = 255
 """What other services that know the header take, too; a UUID has 36."""
 _UNDECIDED = "an earlier call with this Idempotency-Key is only beginning; its answer is there in a moment"
+_NOT_FOUND = "the log does not show what became of an earlier call with this Idempotency-Key"
 
 
 class Conflict(TokentrailError):
@@ -171,12 +172,20 @@ class Once:
         return None
 
     async def _fate(self, generation_id: str) -> Fate:
-        """What the log says of a generation; waits until it is decided. One that is held nowhere is void."""
+        """What the log says of a generation; waits until it is decided.
+
+        Of one that is not found nobody can say that it never ran: LogAway, rather than a second one.
+        """
         service = self._service
-        located = await service.desk.locate(generation_id)
-        if located is None:
-            return Fate.VOID
-        reader = service.log.reader(located.partition, generation_id.encode(), located.offset)
+        local = service.registry.get(generation_id)
+        if local is not None and local.start_offset is not None:
+            partition, offset = local.identity.partition, local.start_offset
+        else:
+            located = await service.desk.locate(generation_id)
+            if located is None:
+                raise LogAway(_NOT_FOUND)
+            partition, offset = located.partition, located.offset
+        reader = service.log.reader(partition, generation_id.encode(), offset)
         joiner, attempted = Joiner(service.codec), False
         try:
             while True:
@@ -189,8 +198,8 @@ class Once:
                     attempted = attempted or (event is not None and event.kind is Kind.ATTEMPT_START)
                 if attempted and progress.caught_up:
                     return Fate.STANDS
-        except OffsetGone:
-            return Fate.VOID
+        except OffsetGone as gone:
+            raise LogAway(_NOT_FOUND) from gone
         finally:
             reader.close()
 

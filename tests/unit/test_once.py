@@ -12,11 +12,13 @@ from edge.log import LogAway
 from edge.log.memory import MemoryLog
 from edge.once import KEY_CHARS_MAX, Conflict, asked_of
 from schemas.events import CancelRequested, ErrorEnd, Kind, LogEvent
+from schemas.ids import uuid7
+from schemas.records import ClaimRecord
 from schemas.settings import ApiKey
 from schemas.topics import DAY_MS
 from tests.support.edge import CODEC, turns
-from tests.support.once import call, ended, generations, kinds, two_on_one
-from tests.support.running import edge_settings
+from tests.support.once import DIALECT, call, ended, generations, kinds, two_on_one
+from tests.support.running import BODY, edge_settings
 from tests.support.upstream import HANG, OK, Script, chunk
 from tests.support.waiting import until
 
@@ -207,6 +209,34 @@ def end_as_lost(edge, generation_id):
         generation_id.encode(),
         CODEC.encode(terminal),
     )
+
+
+@pytest.mark.parametrize("how", ["never there", "taken away"])
+async def test_a_claim_whose_generation_is_not_in_the_log(how):
+    """Nobody can say that it never ran: the call is refused with "later", rather than made a second time."""
+    async with started(RUNS) as (first, second):
+        if how == "taken away":
+            generation_id, _ = await call(first)
+            partition = first.service.registry.get(generation_id).identity.partition
+            await until(lambda: Kind.DELTA in kinds(generations(first.log)[generation_id]))
+            first.log.drop(partition, lambda record: record is not None)
+        else:
+            asked = asked_of(["k"], "acme", DIALECT, BODY)
+            record = ClaimRecord(
+                claim_key=asked.key,
+                tenant="acme",
+                generation_id=uuid7(first.clock.wall_us() // 1000, 7),
+                body_hash=asked.body_hash,
+                edge_id="edge-9",
+                wall_us=0,
+            )
+            place = await first.log.claim(asked.key.encode(), CODEC.encode(record))
+            await second.service.once.claims.reached(*place)
+        calls = len(first.upstream.calls)
+        for edge in (second, first):
+            with pytest.raises(LogAway):
+                await call(edge)
+        assert len(first.upstream.calls) == calls
 
 
 async def test_an_edge_that_died_in_its_first_attempt():
