@@ -19,7 +19,7 @@ def unsupported(vector):
     except KeyError:
         return f"dialect {vector['dialect']} is not spoken yet"
     if vector["settings"].get("continuation"):
-        return "settings: continuation is not offered yet"
+        return "settings: a continuation is a generation of its own here (tests/unit/test_successor.py)"
     return player.unsupported(vector)
 
 
