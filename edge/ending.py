@@ -276,5 +276,6 @@ def _latency(driver: "Driver", result: "AttemptResult", elapsed_us: int) -> Late
         last_content_us=result.capture.last_content_us,
         emitted_us=driver.generation.first_emit_us,
         context_ms=driver.generation.identity.start.context_ms,
+        admission_us=driver.generation.admission_us,
     )
     return breakdown(marks, result.provider_timing)

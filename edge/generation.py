@@ -81,6 +81,9 @@ class Generation:
         self.head: asyncio.Future[Head] = asyncio.get_running_loop().create_future()
         self.provider_error: ProviderError | None = None
         self.first_emit_us: int | None = None
+        self.admission_us: int | None = (
+            None  # how long it waited to be admitted; None where nothing is limited
+        )
         self.wishes = NO_WISHES
         self.follows: Follows | None = None
         self.changed_inputs: tuple[str, ...] = ()  # of the latest attempt: what is not as the client sent it

@@ -69,9 +69,14 @@ class Opening:
         targets: list[Target],
         headers: Mapping[str, str],
         key_hash: str | None = None,
+        waited_us: int | None = None,
     ) -> Generation:
-        """The memory of a generation that begins now; BadRequest for a header that cannot be obeyed."""
-        accepted_us, wall_us = self._clock.now_us(), self._clock.wall_us()
+        """The memory of a generation that begins now; BadRequest for a header that cannot be obeyed.
+
+        ``waited_us``: how long ago its call was accepted, if it had to wait for its admission.
+        """
+        wall_us = self._clock.wall_us()
+        accepted_us = self._clock.now_us() - (waited_us or 0)
         start = self._message_start(request, targets, headers, key_hash)
         usual = "continue" if request.background else self._settings.disconnect.policy
         policy = headers.get("x-tokentrail-on-disconnect") or usual
@@ -82,8 +87,8 @@ class Opening:
         partition = partition_of(generation_id.encode(), self._partitions)
         secret = self._secret_of(generation_id)
         identity = Identity(generation_id, caller.tenant, caller.id, dialect, partition, secret, start)
-        generation = Generation(identity, accepted_us, wall_us, policy)
-        generation.wishes = wishes
+        generation = Generation(identity, accepted_us, wall_us - (waited_us or 0), policy)
+        generation.wishes, generation.admission_us = wishes, waited_us
         return generation
 
     def _new_id(self, wall_us: int) -> str:
@@ -114,8 +119,8 @@ class Opening:
             priority=headers.get("x-priority"),
             risk_tier=headers.get("x-risk-tier"),
             prompt_version=headers.get("x-prompt-version"),
-            request_deadline_ms=_positive(headers, "x-deadline-ms"),
-            context_ms=_positive(headers, "x-context-ms"),
+            request_deadline_ms=positive_ms(headers, "x-deadline-ms"),
+            context_ms=positive_ms(headers, "x-context-ms"),
             idempotency_key_hash=key_hash,
             runtime_snapshot=RuntimeSnapshot(
                 route=route, sampling=request.sampling, stop_rules=request.stop_rules
@@ -123,7 +128,8 @@ class Opening:
         )
 
 
-def _positive(headers: Mapping[str, str], name: str) -> int | None:
+def positive_ms(headers: Mapping[str, str], name: str) -> int | None:
+    """A header's number of milliseconds; BadRequest for what is none."""
     text = headers.get(name)
     if text is None:
         return None

@@ -26,6 +26,7 @@ from schemas.records import ControlKind, ControlRecord
 from schemas.settings import Settings
 
 if TYPE_CHECKING:
+    from edge.admission import Slot
     from edge.emit import EventStream
 
 log = structlog.get_logger()
@@ -47,6 +48,7 @@ class Entry:
         self.attached_us: int | None = None
         self.grace: asyncio.TimerHandle | None = None
         self.finished = False
+        self.slot: Slot | None = None
 
 
 class Registry:
@@ -139,6 +141,8 @@ class Registry:
         entry.finished = True
         self._running -= 1
         self._metrics.active.dec()
+        if entry.slot is not None:
+            entry.slot.release()
         if entry.grace is not None:
             entry.grace.cancel()
         keep_s = self._settings.disconnect.grace_s

@@ -12,13 +12,14 @@ from collections.abc import Mapping
 
 import structlog
 
+from edge.admission import STOPPING, Admission, Slot
 from edge.afterwards import ended_by_log
 from edge.archive import Archive
 from edge.auth import Keys
 from edge.clock import Clock
 from edge.configured import Configured
 from edge.dialects import ClientRequest, Dialect
-from edge.driver import FOREIGN_TERMINAL, Driver
+from edge.driver import FOREIGN_TERMINAL, Driver, Target
 from edge.ending import end_unbegun
 from edge.generation import Identity
 from edge.health import Health
@@ -60,17 +61,10 @@ class EdgeService:
             lambda: clock.wall_us() // 1000, self.registry.erase, self.keys.configure
         )
         self.archive = Archive(settings.clickhouse) if settings.clickhouse.url else None
-        self.desk = Desk(
-            settings,
-            event_log,
-            codec,
-            self.registry,
-            clock,
-            self.archive,
-            self.configured,
-            self.keys.ids_of,
-        )
+        of_log = (settings, event_log, codec, self.registry, clock)
+        self.desk = Desk(*of_log, self.archive, self.configured, self.keys.ids_of)
         self.health = Health(settings)
+        self.admission = Admission(settings, clock.now_us)
         self.metrics.watch(self.health, settings.providers, clock.now_us)
         self.upstream = Upstream(settings.timeout.connect_s, settings.limit.upstream_head_bytes)
         self.signing = Signing(settings.secrets.cursor)
@@ -101,6 +95,7 @@ class EdgeService:
         It goes before the connections: their readers get the terminal, and nobody is taken for gone.
         """
         self.stopping = True
+        self.admission.stop()
         if self._winding is None:
             self._winding = asyncio.get_running_loop().create_task(self._wind_up())
         await asyncio.shield(self._winding)
@@ -150,10 +145,11 @@ class EdgeService:
         headers: Mapping[str, str],
         follows: Follows | None = None,
     ) -> Entry:
-        """A generation whose opening the log has acknowledged; raises BadRequest, Busy, ProvidersAway, LogAway."""
-        entry = self._born(caller, dialect, request, headers)
-        entry.generation.follows = follows
-        entry.driver.open()
+        """A generation whose opening the log has acknowledged; raises BadRequest, Busy, ProvidersAway, LogAway.
+
+        Raises what ``Admission.admit`` does, too: a call waits there for its turn.
+        """
+        entry = await self._admitted(caller, dialect, request, headers, follows=follows)
         await self.launch(entry)
         return entry
 
@@ -166,8 +162,7 @@ class EdgeService:
         key_hash: str,
     ) -> Entry:
         """A generation of which the log has message_start and no attempt yet: ``launch`` or ``end_unbegun`` follows."""
-        entry = self._born(caller, dialect, request, headers, key_hash)
-        entry.driver.open()
+        entry = await self._admitted(caller, dialect, request, headers, key_hash)
         try:
             opened = await entry.driver.recorder.settled(self.settings.log.start_ack_s)
         except BaseException:
@@ -181,9 +176,9 @@ class EdgeService:
     async def launch(self, entry: Entry) -> None:
         """Announce the first attempt and start the driver once that is acknowledged; raises LogAway."""
         driver, recorder = entry.driver, entry.driver.recorder
-        driver.announce_first()
         opened = False
         try:
+            driver.announce_first()
             opened = await recorder.settled(self.settings.log.start_ack_s)
             # it slept: by now it may have been taken for dead
             opened = opened and not entry.generation.on_log
@@ -198,7 +193,41 @@ class EdgeService:
         """End a generation before any attempt of it; ``successor`` stands in its place."""
         message = ERRORS[code].meaning + (f" It is {successor}." if successor is not None else "")
         end_unbegun(entry.driver, code, message, successor)
-        self._spawn(self._settle(entry))
+        self._spawn(self._run(entry, begun=False))
+
+    async def _admitted(
+        self,
+        caller: ApiKey,
+        dialect: Dialect,
+        request: ClientRequest,
+        headers: Mapping[str, str],
+        key_hash: str | None = None,
+        follows: Follows | None = None,
+    ) -> Entry:
+        """A generation that had its turn, its message_start on the way; from here on its end gives the slot back."""
+        targets = self.opening.targets(request.model, dialect.name)
+        self._check(request.model, targets)
+        slot = await self.admission.admit(caller, targets, headers, follows=follows is not None)
+        try:
+            self._check(request.model, targets)  # it may have waited
+            entry = self._born(caller, dialect, request, headers, key_hash, slot, slot.first(targets))
+        except BaseException:
+            slot.release()
+            raise
+        try:
+            entry.generation.follows = follows
+            entry.driver.open()
+        except BaseException:
+            self.registry.finish(entry)
+            raise
+        return entry
+
+    def _check(self, model: str, targets: list[Target]) -> None:
+        if self.stopping:
+            raise LogAway(STOPPING)
+        self.health.check(model, [t.route.provider for t in targets], self.clock.now_us())
+        if len(self.registry) >= self.settings.limit.generations:
+            raise Busy("this edge runs as many generations as it may (limit.generations)")
 
     def _born(
         self,
@@ -206,57 +235,36 @@ class EdgeService:
         dialect: Dialect,
         request: ClientRequest,
         headers: Mapping[str, str],
-        key_hash: str | None = None,
+        key_hash: str | None,
+        slot: Slot,
+        targets: list[Target],
     ) -> Entry:
-        if self.stopping:
-            raise LogAway("this edge is stopping; another one can")
-        targets = self.opening.targets(request.model, dialect.name)
-        self.health.check(request.model, [t.route.provider for t in targets], self.clock.now_us())
-        if len(self.registry) >= self.settings.limit.generations:
-            raise Busy("this edge runs as many generations as it may (limit.generations)")
-        generation = self.opening.generation(caller, dialect.name, request, targets, headers, key_hash)
+        generation = self.opening.generation(
+            caller, dialect.name, request, targets, headers, key_hash, slot.waited_us
+        )
         identity = generation.identity
         half_orphan_us = int(self.settings.pipeline.orphan_after_s * 500_000)
-        recorder = Recorder(
-            generation,
-            self.log,
-            self.codec,
-            self.clock,
-            self.settings.edge.id,
-            half_orphan_us,
-            lambda reason: self._log_failed(entry, reason),
-        )
+        settings, clock = self.settings, self.clock
+        told = (self.log, self.codec, clock, settings.edge.id, half_orphan_us)
+        recorder = Recorder(generation, *told, lambda reason: self._log_failed(entry, reason))
         driver = Driver(
-            generation,
-            recorder,
-            request,
-            dialect,
-            targets,
-            self.upstream,
-            self.settings,
-            self.clock,
-            self.health,
+            generation, recorder, request, dialect, targets, self.upstream, settings, clock, self.health
         )
         driver.named = lambda upstream_id: self._named(identity, upstream_id)
         driver.unacked_max = self.registry.unacked_share
         driver.begin_successor = lambda driver, kind: begin_successor(self, caller, driver, headers, kind)
         entry = self.registry.add(generation, driver)
+        entry.slot = slot
         return entry
 
     def secret_of(self, generation_id: str) -> bytes:
         """The secret that signs a generation's ids: the one in force at its start, whoever reads and whenever."""
         return self.signing.secret_of(generation_id, self.clock.wall_us())
 
-    async def _settle(self, entry: Entry) -> None:
+    async def _run(self, entry: Entry, *, begun: bool = True) -> None:
         try:
-            await entry.driver.recorder.settled(self.settings.log.delivery_s)
-        finally:
-            self.registry.finish(entry)
-        self.metrics.count(entry.generation, entry.driver)
-
-    async def _run(self, entry: Entry) -> None:
-        try:
-            await entry.driver.run()
+            if begun:
+                await entry.driver.run()
             await entry.driver.recorder.settled(self.settings.log.delivery_s)
         finally:
             self.registry.finish(entry)

@@ -25,6 +25,12 @@ class Provider(Section):
     base_url: str
     api_key: SecretStr | None = None
     usage_convention: str = Field("standard", pattern="^(standard|additive)$")
+    generations: int | None = Field(
+        None, gt=0, description="first sent here at once by one edge; None: no limit"
+    )
+    starts_per_s: float | None = Field(
+        None, gt=0, le=1_000_000, description="of generations, by one edge; None: no limit"
+    )
 
     @model_validator(mode="after")
     def _of_its_dialect(self) -> Self:
@@ -58,8 +64,9 @@ class ApiKey(Section):
     sha256: str = Field(pattern="^[0-9a-f]{64}$")
     name: str = ""
     roles: tuple[str, ...] = ("caller",)
-    allow: frozenset[Literal["hedge", "shrink", "repair"]] = Field(
-        frozenset(), description="what may be done to this key's calls before anything was delivered"
+    allow: frozenset[Literal["hedge", "shrink", "repair", "priority"]] = Field(
+        frozenset(),
+        description="what may be done to this key's calls before anything was delivered; priority: they may go first",
     )
 
 

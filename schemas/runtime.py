@@ -38,6 +38,18 @@ class Timeout(Section):
     connect_s: float = Field(10, gt=0, description="TCP and TLS to the provider")
 
 
+class Admission(Section):
+    """Who may begin on one edge, and who waits for that; off while neither a tenant nor a provider has a limit."""
+
+    tenant_generations: int | None = Field(None, gt=0, description="of one tenant at once; None: no limit")
+    tenant_starts_per_s: float | None = Field(
+        None, gt=0, le=1_000_000, description="of one tenant's generations; None: no limit"
+    )
+    waiting_max: int = Field(1_000, ge=0, description="calls that wait for room, a task and a socket each")
+    waiting_tenant_max: int = Field(100, ge=0, description="of one tenant, so that none fills the queue")
+    wait_s: float = Field(10, gt=0, lt=CLIENT_IDLE_S, description="no byte goes to a client while it waits")
+
+
 class Disconnect(Section):
     """What a lost connection means."""
 

@@ -23,7 +23,7 @@ from pydantic_settings import (
 
 from schemas.limits import Limit
 from schemas.providers import ApiKey, Provider, Route, Section, check_keys, check_routes
-from schemas.runtime import Breaker, Cancel, Disconnect, Hedge, Retry, Stream, Timeout, check_times
+from schemas.runtime import Admission, Breaker, Cancel, Disconnect, Hedge, Retry, Stream, Timeout, check_times
 from schemas.signing import SigningSecret, check_secrets
 
 __all__ = ["ApiKey", "Limit", "Provider", "Route", "Section", "Settings"]
@@ -158,6 +158,7 @@ class Settings(BaseSettings):
     log: Log = Log()
     stream: Stream = Stream()
     timeout: Timeout = Timeout()
+    admission: Admission = Admission()
     disconnect: Disconnect = Disconnect()
     cancel: Cancel = Cancel()
     retry: Retry = Retry()

@@ -10,6 +10,7 @@ from fastapi import FastAPI, Request, Response
 from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect
 
+from edge.admission import ProviderFull, TenantFull, WaitedTooLong
 from edge.auth import Unauthorized
 from edge.dialects import BadRequest
 from edge.emit import EventStream, Hooks
@@ -83,6 +84,9 @@ _ANSWERS: dict[type[Exception], tuple[str, int | None]] = {
     TooLarge: ("bad_request", 413),
     TooSlow: ("bad_request", 408),
     Busy: ("too_many_requests", None),
+    TenantFull: ("too_many_requests", None),
+    ProviderFull: ("overloaded", None),
+    WaitedTooLong: ("queue_timeout", None),
     ProvidersAway: ("overloaded", None),
     LogAway: ("log_unavailable", None),
     Conflict: ("idempotency_conflict", None),
