@@ -14,9 +14,9 @@ from typing import NamedTuple
 
 import structlog
 
-from edge.log import EventLog, LogAway, Placed
+from edge.decode import said_in
+from edge.log import EventLog, Placed
 from schemas.codec import Codec
-from schemas.errors import Poison, SchemaUnknown
 from schemas.records import ClaimRecord
 from schemas.topics import CLAIMS, DAY_MS
 
@@ -62,9 +62,11 @@ class Claims:
     async def follow(self, event_log: EventLog, codec: Codec) -> None:
         """Take what the topic says; runs until cancelled."""
         async for placed in event_log.claims():
+            record = await said_in(event_log, codec, placed.value, ClaimRecord)
             try:
-                self.take(placed, await _decoded(event_log, codec, placed.value))
-            except (Poison, SchemaUnknown, LogAway, ValueError) as error:
+                if record is not None:
+                    self.take(placed, record)
+            except ValueError as error:
                 log.warning("claim skipped", error=str(error))
             self._reached(placed)
 
@@ -120,12 +122,3 @@ class Claims:
             known.remove(claim)
         if not known:
             self._by_key.pop(key, None)
-
-
-async def _decoded(event_log: EventLog, codec: Codec, value: bytes) -> ClaimRecord:
-    """The claim in a record, also one of an edge that is newer than this one."""
-    try:
-        return codec.decode(value, ClaimRecord)
-    except SchemaUnknown:
-        await event_log.learn()
-    return codec.decode(value, ClaimRecord)

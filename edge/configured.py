@@ -7,17 +7,12 @@ until nothing can be held of them any more. Before: ``log``. After: ``auth``, ``
 
 from collections.abc import Callable
 
-import structlog
-
+from edge.decode import said_in
 from edge.log import EventLog
 from schemas.codec import Codec
-from schemas.errors import Poison, SchemaUnknown, Transient
 from schemas.ids import is_uuid7, start_ms
 from schemas.records import ConfigRecord, ForgottenEntry, KeyEntry
 from schemas.topics import DAY_MS
-
-log = structlog.get_logger()
-
 
 HELD_DAYS = 31
 """Log and archive hold nothing for longer (7 and 30 days): an older id need not be remembered as forgotten."""
@@ -51,7 +46,7 @@ class Configured:
     async def follow(self, event_log: EventLog, codec: Codec) -> None:
         """Take in what the topic says; runs until cancelled."""
         async for value in event_log.config():
-            record = await _record_of(event_log, codec, value)
+            record = await said_in(event_log, codec, value, ConfigRecord)
             if record is not None:
                 self.take(record)
 
@@ -63,16 +58,3 @@ class Configured:
                 self._on_forgotten(record.name)
         elif record.api_key is not None:
             self._on_key(record.name, record.api_key)
-
-
-async def _record_of(event_log: EventLog, codec: Codec, value: bytes) -> ConfigRecord | None:
-    """A record, its schema looked up where it is not known; None for one that cannot be read, which is said."""
-    try:
-        try:
-            return codec.decode(value, ConfigRecord)
-        except SchemaUnknown:
-            await event_log.learn()
-            return codec.decode(value, ConfigRecord)
-    except (Poison, Transient) as error:
-        log.warning("a config record cannot be read: its key or erasure is not known here", error=str(error))
-        return None

@@ -13,14 +13,12 @@ from collections import OrderedDict
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-import structlog
-
+from edge.decode import said_in
 from edge.driver import Driver
 from edge.generation import Generation, Identity
 from edge.log import EventLog
 from edge.metrics import Metrics
 from schemas.codec import Codec
-from schemas.errors import Poison, SchemaUnknown
 from schemas.events import CancelRequested, ClientReader, Kind, Stage
 from schemas.records import ControlKind, ControlRecord
 from schemas.settings import Settings
@@ -28,8 +26,6 @@ from schemas.settings import Settings
 if TYPE_CHECKING:
     from edge.admission import Slot
     from edge.emit import EventStream
-
-log = structlog.get_logger()
 
 BUDGET_EVERY_S = 0.5
 """At 50 chunks/s and 100 streams the windows grow by about 5 MB in this time: far below any sensible budget."""
@@ -243,10 +239,8 @@ class Registry:
     async def follow_control(self, event_log: EventLog, codec: Codec) -> None:
         """Do what control says of generations that run here; runs until cancelled."""
         async for value in event_log.control():
-            try:
-                record = codec.decode(value, ControlRecord)
-            except (Poison, SchemaUnknown) as error:
-                log.warning("control record skipped", error=str(error))
+            record = await said_in(event_log, codec, value, ControlRecord)
+            if record is None:
                 continue
             if record.kind is ControlKind.CANCEL and record.cancel is not None:
                 self.cancel(record.generation_id, record.cancel)
