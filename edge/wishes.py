@@ -44,7 +44,7 @@ def wishes_of(
         hold_us=_hold_us(headers, settings.hedge.hold_ms_max),
         on_stall=_what_next(headers, "x-tokentrail-on-stall"),
         on_break=_what_next(headers, "x-tokentrail-on-break"),
-        hedge=_hedge(caller, request.model, settings),
+        hedge=hedge_rules(caller, request.model, settings),
         shrink="shrink" in caller.allow,
         repair="repair" in caller.allow,
     )
@@ -66,7 +66,8 @@ def _what_next(headers: Mapping[str, str], name: str) -> str | None:
     return word
 
 
-def _hedge(caller: ApiKey, model: str, settings: Settings) -> HedgeRules:
+def hedge_rules(caller: ApiKey, model: str, settings: Settings) -> HedgeRules:
+    """Which hedges a call may have: by its key or its model, at the settings' times."""
     rules = settings.hedge
     if not ("hedge" in caller.allow or "*" in rules.models or model in rules.models):
         return NO_HEDGE

@@ -58,7 +58,10 @@ class Start(NamedTuple):
 
 
 class Pay(NamedTuple):
-    """Take one token for an attempt at this target: it is decided, so nobody else is promised the same one."""
+    """Take one token of this target's provider: it is decided, so nobody else is promised the same one.
+
+    A retry is paid by whom it calls, a hedge by whom it runs beside.
+    """
 
     target: int
     hedge: bool = False

@@ -20,7 +20,17 @@ from rich.console import Console
 from rich.table import Table
 
 from schemas.errors import TokentrailError
-from tests.bench import report, row_cancel, row_edge, row_fold, row_freshness, row_resume, row_sink, row_ttft
+from tests.bench import (
+    report,
+    row_cancel,
+    row_edge,
+    row_fold,
+    row_freshness,
+    row_resume,
+    row_sink,
+    row_ttft,
+    row_week,
+)
 from tests.bench.results import Row, machine
 from tests.bench.stack import ROOT, BenchFailed
 
@@ -51,6 +61,7 @@ ROWS: dict[str, Measure] = {
     "freshness": row_freshness.measure,
     "resume": row_resume.measure,
     "cancel": row_cancel.measure,
+    "week": row_week.measure,
 }
 
 

@@ -56,6 +56,16 @@ def _cancel(mode: str, where: str, reach: str = "") -> tuple[Figure, ...]:
     )
 
 
+def _week(what: str, name: str, reach: str = "") -> tuple[Figure, ...]:
+    return tuple(
+        Figure(f"week: {what}, {called}", "week", way, name, reference, reach)
+        for way, called, reference in (
+            ("hedge", "hedged after 3 s", ("not hedged", "no_hedge", name)),
+            ("hedge_learned", "hedged at the learned p95", ("not hedged, time-out of 10 s", "no_hedge_10_s", name)),
+        )
+    )  # fmt: skip
+
+
 _CONSUMER = "consumer per replay"
 FIGURES = (
     *_edge(20, "≤ 2.5 ms", "≤ 8 ms"),
@@ -92,6 +102,16 @@ FIGURES = (
     *_cancel("hard", "other"),
     *_cancel("soft", "same", "≤ 200 ms"),
     *_cancel("soft", "other"),
+    *_week("TTFT p50", "ttft_p50_ms"),
+    *_week("TTFT p99", "ttft_p99_ms", "less than half"),
+    *_week("extra attempts", "extra_attempts_percent"),
+    *_week("extra provider cost", "extra_cost_percent", "< 5 %"),
+    *_week("extra cost if a provider says all to nobody", "extra_cost_unstopped_percent", "< 5 %"),
+    *(
+        Figure(f"storm: extra load in ten minutes of {what}", "week", f"storm_of_{what}", "extra_load_percent",
+               ("calls made of those asked", f"storm_of_{what}", "calls_percent"), "< 10 %")
+        for what in ("errors", "silence")
+    ),
 )  # fmt: skip
 
 HEADER = ("what", "median (lowest–highest round)", "reference in the same run", "to reach")
@@ -101,7 +121,7 @@ _TITLE = """\
 
 `make bench ARGS=--write-docs` measures all of it, in less than ten minutes, and writes this file and
 `docs/benchmarks.json` beside it; a test holds them to one another. `make bench ARGS="NAME --json"` measures one row:
-`edge`, `ttft`, `fold`, `sink`, `freshness`, `resume` or `cancel`.
+`edge`, `ttft`, `fold`, `sink`, `freshness`, `resume`, `cancel` or `week`.
 """
 
 _METHOD = """\
@@ -137,6 +157,15 @@ and the CPU per chunk.
 - **cancel**: one at a time, of a stream with a chunk every 20 ms; from the sending of the call, on a new connection, to the
   moment at which the provider sees its own connection closed. A soft cancel waits for the read in progress. The reference
   is a client of the provider that closes its socket itself.
+- **week**: no machine's speed is in it. 100,000 generations over seven days in virtual time, 5 % of all answers silent for
+  ever (the simulator's profile `silent`), two providers in order; every decision is made by the edge's own code, and the
+  rounds are the seeds 1, 2 and 3. All ways are given the same answers: without hedging at the default time-out (300 s)
+  and at one of 10 s, both with the usual retries; hedged after 3 s, and at the 95th percentile of recent answers. A
+  cost is the tokens of all attempts until they were cancelled, 1,000 of prompt for each one, at the list prices of
+  `sim-fast` in `compose/prices.toml`, beside the way that is not hedged; a provider that goes on when nobody
+  listens costs the whole answer. The storm: 1,000 clients call twice a minute, their only provider fails for ten
+  minutes; extra load is what the edge's own retries and hedges add to what clients asked for. The breaker refuses most
+  of that at once, so that fewer calls are made than were asked.
 """
 
 _NEVER = "There are no figures yet: none were taken on a quiet machine.\n"
@@ -173,7 +202,7 @@ def _value(row: Row, who: str, name: str) -> str:
     unit = next(
         (
             unit
-            for mark, unit in (("_us", " µs"), ("_ms", " ms"))
+            for mark, unit in (("_us", " µs"), ("_ms", " ms"), ("_percent", " %"))
             if f"{mark}_" in name or name.endswith(mark)
         ),
         "",
