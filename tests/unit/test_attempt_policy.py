@@ -106,6 +106,15 @@ def test_the_end_of_a_chain(events, fields):
     assert chain.over
 
 
+def test_behind_a_side_effect_nothing_begins():
+    """Neither beside what is silent, nor behind a wait that was decided before."""
+    hedged = RULES._replace(in_flight_max=1)
+    assert after(Forbidden(), Silent("hedge_ttft"), rules=hedged)[1] == ()
+    chain, _ = after(Failed(0, "overloaded"), Forbidden())
+    chain, actions = step(chain, Due(), world(200_000), RULES)
+    assert (actions, chain.over) == ((End(0),), True)
+
+
 def test_the_last_attempt_is_the_last():
     """A chain has an end."""
     rules = RULES._replace(attempts_max=1)
