@@ -63,6 +63,17 @@ const sdkOf = {
     const { text, reasoning, toolCalls, finishReason } = await stream.result();
     return { text, reasoning, finishReason, calls: toolCalls.map(({ name, input }) => ({ name, input })), ordered: seqs.every((seq, at) => at === 0 || seq > seqs[at - 1]) };
   },
+  "openai to the end": async ({ url, key, simulate, fetch }) => {
+    const client = new OpenAI({ baseURL: `${url}/v1`, apiKey: key, maxRetries: 0, fetch });
+    const asked = { model: "sim-chat", messages: MESSAGES, simulate, stream: true };
+    const { data, response } = await client.chat.completions.create(asked).withResponse();
+    return toTheEnd(data, (chunk) => chunk.choices[0]?.delta.content, () => response.headers.get("x-generation-id"));
+  },
+  "iterator to the end": async ({ url, key, simulate, options }) => {
+    const body = { model: "sim-chat", messages: MESSAGES, simulate };
+    const stream = tokentrail.generate({ edge: url, apiKey: key, body, limits: LIMITS, ...options });
+    return toTheEnd(stream, (item) => item.text, () => stream.generationId);
+  },
   ticket: async ({ url, key, simulate, options }) => {
     const generationId = await begun(url, key, simulate);
     const { ticket } = await tokentrail.ticketFor({ edge: url, generationId, apiKey: key });
@@ -94,6 +105,18 @@ const sdkOf = {
     return {};
   },
 };
+
+// What came, and how it ended.
+async function toTheEnd(items, textOf, idOf) {
+  let text = "";
+  let code = null;
+  try {
+    for await (const item of items) text += textOf(item) ?? "";
+  } catch (error) {
+    code = error.code;
+  }
+  return { text, code, generation_id: idOf() };
+}
 
 // As a server of the application's does: the generation begins, and its name goes to the page.
 async function begun(url, key, simulate) {

@@ -144,7 +144,8 @@ export class Connections {
     const resumed = this.machine.state === "RESUMING";
     try {
       const asked = resumed ? source.reopen(this.position.lastEventId, signal) : source.open(signal);
-      const response = await within(asked, Math.min(limits.readMs, this.leftMs()), clock);
+      const headMs = resumed ? limits.idleMs : limits.readMs; // a resume is answered at once, or by nobody
+      const response = await within(asked, Math.min(headMs, this.leftMs()), clock);
       this.throwIfAborted();
       return response;
     } catch (error) {

@@ -5,9 +5,9 @@
  */
 
 export const LIMITS = Object.freeze({
-  /** A response head, or a whole answer that is no stream: as long as the SDKs themselves wait. */
+  /** A call's response head, or a whole answer that is no stream: as long as the SDKs themselves wait. */
   readMs: 600_000,
-  /** Silence within a stream: four heartbeats of the edge. */
+  /** Silence within a stream, or of an edge that is to resume one: four heartbeats. */
   idleMs: 60_000,
   /** A finished answer may end by itself, and a refusal say why, for so long. */
   leaveMs: 1_000,

@@ -32,7 +32,8 @@ const NOT_SERVED = new Set([401, 403, 404, 405, 501]);
 /** @implements {Source} */
 export class NativeSource {
   #target;
-  #turn = 0;
+  /** Which address is asked: each new connection takes the next, what is said about it goes to the same. */
+  #turn = -1;
   /** Names the open stream to the edge that writes it. */
   #reader = "";
   /** What an edge wants to send again on the next connection, as a header says it. */
@@ -47,6 +48,7 @@ export class NativeSource {
   /** @param {AbortSignal} signal */
   async open(signal) {
     const { fetch, headers, session, path, body } = this.#target;
+    this.#turn += 1;
     const asked = new Headers(headers);
     asked.set("content-type", "application/json");
     asked.set("idempotency-key", session);
@@ -58,7 +60,16 @@ export class NativeSource {
     this.generationId = begun.headers.get("x-generation-id");
     await (begun.status === ACCEPTED ? begun.arrayBuffer() : begun.body?.cancel());
     if (this.generationId === null) throw new Error("the answer names no generation: X-Generation-Id is missing or hidden");
-    return this.reopen(null, signal);
+    return this.#read(null, signal);
+  }
+
+  /**
+   * @param {string | null} lastEventId
+   * @param {AbortSignal} signal
+   */
+  reopen(lastEventId, signal) {
+    this.#turn += 1;
+    return this.#read(lastEventId, signal);
   }
 
   /**
@@ -66,7 +77,7 @@ export class NativeSource {
    * @param {AbortSignal} signal
    * @returns {Promise<Response>}
    */
-  async reopen(lastEventId, signal) {
+  async #read(lastEventId, signal) {
     const { fetch, headers, ticket } = this.#target;
     const carried = new Headers(headers);
     if (ticket === null && lastEventId !== null) carried.set("last-event-id", lastEventId);
@@ -77,7 +88,7 @@ export class NativeSource {
     const response = await fetch(url, { headers: carried, signal });
     if (response.status === BAD_REQUEST && lacking !== "") {
       await response.body?.cancel();
-      return this.reopen(lastEventId, signal); // the stream matters more than what an edge will not send again
+      return this.#read(lastEventId, signal); // the stream matters more than what an edge will not send again
     }
     this.#reader = response.headers.get("x-reader-id") ?? "";
     return response;
@@ -114,7 +125,7 @@ export class NativeSource {
   }
 
   #base() {
-    return this.#target.bases[this.#turn++ % this.#target.bases.length];
+    return this.#target.bases[Math.max(0, this.#turn) % this.#target.bases.length];
   }
 
   /**

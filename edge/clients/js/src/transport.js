@@ -208,6 +208,7 @@ class Call {
    * @param {AbortSignal} signal
    */
   reopen(lastEventId, signal) {
+    this.#turn += 1;
     if (!this.streamed) return this.#whole(signal);
     if (lastEventId === null && this.request.method === "GET") return this.open(signal); // it says itself where it begins
     /** @type {Record<string, string>} */
@@ -250,7 +251,7 @@ class Call {
     const { body, ...more } = this.request.more;
     const headers = carriedHeaders(this.request.headers);
     for (const [name, value] of Object.entries(own)) headers.set(name, value);
-    const base = this.bases[this.#turn++ % this.bases.length];
+    const base = this.bases[this.#turn % this.bases.length];
     const { connect } = this;
     return connect(generationUrl(base, this.generationId ?? "", what, query), { ...more, ...init, headers });
   }

@@ -61,8 +61,8 @@ export function nativeFrames(words) {
 
 /**
  * `after`: so many bytes of the body are sent. `how`: reset, fin (without the body's end), end (a proper, early one), hang.
- * `tail`: behind these bytes. `answer`: instead of a stream. `noAnswer`: the socket is reset before any head.
- * @typedef {{ after?: number, tail?: string, how?: "reset" | "fin" | "end" | "hang", noAnswer?: boolean,
+ * `tail`: behind these bytes. `mute`: nothing at all is said. `answer`: instead of a stream. `noAnswer`: the socket is reset before any head.
+ * @typedef {{ after?: number, tail?: string, how?: "reset" | "fin" | "end" | "hang", noAnswer?: boolean, mute?: boolean,
  *   answer?: { status: number, headers?: Record<string, string>, body?: unknown } }} Fault
  */
 
@@ -75,6 +75,9 @@ export async function played(test, script) {
   const faults = [...(script.faults ?? [])];
   const acks = [...(script.acks ?? [])];
   let silent = false;
+  const hung = () => {
+    silent = true;
+  };
   /** @type {{ method: string, url: string, headers: import("node:http").IncomingHttpHeaders, body: string, closed: boolean, atMs: number }[]} */
   const requests = [];
   /** @type {typeof requests} */
@@ -90,18 +93,19 @@ export async function played(test, script) {
     if (url.includes("/ack")) return void answerWith(response, acks.shift() ?? { status: 404, body: {} });
     if (url.includes("/tickets")) return void answerWith(response, { status: 200, body: { ticket: "tkt" } });
     const fault = faults.shift() ?? {};
-    silent = fault.how === "hang";
+    silent = fault.mute === true;
+    if (fault.mute) return;
     if (fault.noAnswer) return void request.socket.resetAndDestroy();
     if (fault.answer) return void answerWith(response, fault.answer);
     if (headers.prefer === "respond-async") {
       return void answerWith(response, { status: 202, headers: { "x-generation-id": GENERATION }, body: {} });
     }
-    if (script.result !== undefined) return void send(response, script.result, "application/json", fault);
+    if (script.result !== undefined) return void send(response, script.result, "application/json", fault, hung);
     const last = new URL(url, "http://played.test").searchParams.get("after") ?? headers["last-event-id"];
     const from = last === undefined ? 0 : script.frames.findIndex((one) => one.includes(`id: ${last}\n`)) + 1;
     if (last !== undefined && from === script.frames.length) return void response.writeHead(204).end();
     const frames = script.frames.slice(from).join("");
-    send(response, `: tokentrail\nretry: 2000\n${last ? ": resumed\n" : ""}${frames}`, "text/event-stream; charset=utf-8", fault);
+    send(response, `: tokentrail\nretry: 2000\n${last ? ": resumed\n" : ""}${frames}`, "text/event-stream; charset=utf-8", fault, hung);
   });
   await new Promise((resolve) => server.listen(0, "127.0.0.1", () => resolve(undefined)));
   const { port } = /** @type {import("node:net").AddressInfo} */ (server.address());
@@ -127,8 +131,9 @@ function answerWith(response, { status, headers = {}, body = "" }) {
  * @param {string} body
  * @param {string} type
  * @param {Fault} fault
+ * @param {() => void} hung told when nothing more comes
  */
-function send(response, body, type, { after, how, tail = "" }) {
+function send(response, body, type, { after, how, tail = "" }, hung) {
   const bytes = Buffer.from(body);
   response.writeHead(200, { "content-type": type, "x-generation-id": GENERATION, "x-reader-id": "r-1" });
   if (how === undefined) return void response.end(bytes);
@@ -136,6 +141,7 @@ function send(response, body, type, { after, how, tail = "" }) {
     if (how === "reset") response.socket?.resetAndDestroy();
     else if (how === "fin") response.socket?.end();
     else if (how === "end") response.end();
+    else hung();
   });
 }
 
@@ -150,7 +156,8 @@ export const bytesTo = (frames, count) => Buffer.byteLength(`: tokentrail\nretry
 export const LATE_MS = 99_000;
 
 /**
- * A clock by which LATE_MS pass as soon as something is so, and not before, however busy the machine is.
+ * A clock by which LATE_MS pass as soon as something is so for a number of turns, however busy the machine is: what was
+ * written before has then been read, since both sides are turns of one loop.
  * @param {() => boolean} isLate
  * @returns {import("../src/types.js").Clock}
  */
@@ -158,7 +165,9 @@ export const lateClock = (isLate) => ({
   ...systemClock,
   async sleep(ms, signal) {
     if (ms !== LATE_MS) return systemClock.sleep(ms, signal);
-    while (!signal.aborted && !isLate()) await new Promise((resolve) => setImmediate(resolve));
+    for (let turns = 0; turns < 30 && !signal.aborted; turns = isLate() ? turns + 1 : 0) {
+      await new Promise((resolve) => setImmediate(resolve));
+    }
   },
 });
 

@@ -260,11 +260,22 @@ test("what an edge wants to send again is asked for on the next connection, told
     heard = true;
     return new Response(text, response);
   };
-  const clock = lateClock(() => gateway.silent() && heard);
+  const clock = lateClock(() => heard && gateway.silent());
   const limits = { ...QUICK, ackEvents: 3, idleMs: LATE_MS };
   const items = await all(generate({ edge: gateway.url, body: {}, limits, clock, fetch: hearing, onResent: (event) => told.push(event) }));
   assert.deepEqual(items.map(({ seq }) => seq), [0, 1, 2, 3, 4, 5]);
   assert.equal(gateway.requests[2].headers["x-resume-nack"], "1-1,3-4");
   assert.equal(gateway.requests[3].headers["x-resume-nack"], undefined, "the edge would not: the stream goes on without");
   assert.deepEqual(told, [again]);
+});
+
+test("the stream, its acknowledgements and its end are asked of the edge that began it, until a connection is lost", async (t) => {
+  const one = await played(t, { frames: FRAMES, faults: [undefined, { after: bytesTo(FRAMES, 3), how: "end" }], acks: [taken] });
+  const other = await played(t, { frames: FRAMES, acks: [taken] });
+  const limits = { ...QUICK, ackEvents: 3 };
+  await generate({ edge: one.url, edges: [other.url], body: {}, limits }).result();
+  await until(() => one.acknowledged.length + other.acknowledged.length === 2);
+  assert.deepEqual(one.requests.map(({ method }) => method), ["POST", "GET"]);
+  assert.deepEqual(other.requests.map(({ method }) => method), ["GET"]);
+  assert.deepEqual([one.acknowledged.length, other.acknowledged.length], [1, 1]);
 });

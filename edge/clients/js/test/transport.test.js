@@ -266,12 +266,17 @@ test("the result of a generation that failed goes up with its own status", async
   assert.equal((await response.json()).error.code, "stall_timeout");
 });
 
-test("other addresses of the gateway are taken in turn", async (t) => {
-  const dead = await played(t, { frames: frames(WORDS), faults: [{ after: 170, how: "reset" }, { noAnswer: true }] });
-  const alive = await played(t, { frames: frames(WORDS) });
-  const fetched = resumableFetch({ limits: QUICK, edges: [alive.url] });
-  assert.equal(await (await fetched(dead.url + path, CALL)).text(), WHOLE);
-  assert.deepEqual([dead.requests.length, alive.requests.length], [2, 1]);
+test("other addresses of the gateway are taken in turn, also where one takes the connection and says nothing", async (t) => {
+  const [one, dead, frozen] = await Promise.all([
+    played(t, { frames: frames(WORDS), faults: [{ after: 170, how: "reset" }] }),
+    played(t, { frames: frames(WORDS), faults: [{ noAnswer: true }] }),
+    played(t, { frames: frames(WORDS), faults: [{ mute: true }] }),
+  ]);
+  const limits = { ...QUICK, idleMs: LATE_MS };
+  const options = { limits, edges: [dead.url, `${frozen.url}/`], clock: lateClock(() => frozen.requests.length === 1 && frozen.silent()) };
+  const response = await resumableFetch(options)(one.url + path, CALL);
+  assert.equal(await response.text(), WHOLE);
+  assert.deepEqual([one, dead, frozen].map(({ requests }) => requests.length), [2, 1, 1]);
 });
 
 test("a reader that does not read holds the gateway back", async (t) => {

@@ -44,7 +44,6 @@ export declare class NativeSource implements Source {
     /**
      * @param {string | null} lastEventId
      * @param {AbortSignal} signal
-     * @returns {Promise<Response>}
      */
     reopen(lastEventId: string | null, signal: AbortSignal): Promise<Response>;
     /**
