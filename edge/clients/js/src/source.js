@@ -82,10 +82,10 @@ export class NativeSource {
     const carried = new Headers(headers);
     if (ticket === null && lastEventId !== null) carried.set("last-event-id", lastEventId);
     const lacking = ticket === null ? this.#lacking : "";
-    this.#lacking = "";
     if (lacking !== "") carried.set("x-resume-nack", lacking);
     const url = this.#about("events", { ticket, after: ticket === null ? null : lastEventId });
     const response = await fetch(url, { headers: carried, signal });
+    if (response.ok || response.status === BAD_REQUEST) this.#lacking = "";
     if (response.status === BAD_REQUEST && lacking !== "") {
       await response.body?.cancel();
       return this.#read(lastEventId, signal); // the stream matters more than what an edge will not send again

@@ -106,7 +106,7 @@ for (const [name, reader] of Object.entries(READERS)) {
     const clock = lateClock(gateway.silent);
     const states = [];
     const onState = ({ state, reason }) => states.push(reason === undefined ? state : `${state} ${reason}`);
-    const text = reader.read(gateway, { onState, clock, limits: { ...QUICK, ...limits } });
+    const text = reader.read(gateway, { onState, clock, fetch: gateway.fetch, limits: { ...QUICK, ...limits } });
     return { gateway, states, text };
   }
   const resumes = (gateway) => gateway.requests.length - reader.begun;

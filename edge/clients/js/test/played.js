@@ -75,6 +75,11 @@ export async function played(test, script) {
   const faults = [...(script.faults ?? [])];
   const acks = [...(script.acks ?? [])];
   let silent = false;
+  /** A fetch by which the silence is over as soon as something else is asked. */
+  const asking = (...asked) => {
+    if (!/\/(ack|cancel)$/.test(String(asked[0]))) silent = false;
+    return fetch(...asked);
+  };
   const hung = () => {
     silent = true;
   };
@@ -114,7 +119,7 @@ export async function played(test, script) {
     server.close();
   };
   test.after(stop);
-  return { url: `http://127.0.0.1:${port}`, requests, acknowledged, faults, stop, silent: () => silent };
+  return { url: `http://127.0.0.1:${port}`, requests, acknowledged, faults, stop, silent: () => silent, fetch: asking };
 }
 
 /**
@@ -165,7 +170,7 @@ export const lateClock = (isLate) => ({
   ...systemClock,
   async sleep(ms, signal) {
     if (ms !== LATE_MS) return systemClock.sleep(ms, signal);
-    for (let turns = 0; turns < 30 && !signal.aborted; turns = isLate() ? turns + 1 : 0) {
+    for (let turns = 0; turns < 300 && !signal.aborted; turns = isLate() ? turns + 1 : 0) {
       await new Promise((resolve) => setImmediate(resolve));
     }
   },

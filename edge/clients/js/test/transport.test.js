@@ -56,7 +56,7 @@ test("it goes on behind the last whole event, under the same auth and the caller
 
 test("silence is a cut: it reconnects after the idle time", async (t) => {
   const gateway = await played(t, { frames: frames(WORDS), faults: [{ after: 200, how: "hang" }] });
-  const options = { clock: lateClock(gateway.silent), limits: { ...QUICK, idleMs: LATE_MS } };
+  const options = { fetch: gateway.fetch, clock: lateClock(gateway.silent), limits: { ...QUICK, idleMs: LATE_MS } };
   const response = await resumableFetch(options)(gateway.url + path, CALL);
   assert.equal(await response.text(), WHOLE);
   assert.equal(gateway.requests.length, 2);
@@ -273,7 +273,12 @@ test("other addresses of the gateway are taken in turn, also where one takes the
     played(t, { frames: frames(WORDS), faults: [{ mute: true }] }),
   ]);
   const limits = { ...QUICK, idleMs: LATE_MS };
-  const options = { limits, edges: [dead.url, `${frozen.url}/`], clock: lateClock(() => frozen.requests.length === 1 && frozen.silent()) };
+  let asked = 0;
+  const counted = (...request) => {
+    asked += 1;
+    return fetch(...request);
+  };
+  const options = { limits, fetch: counted, edges: [dead.url, `${frozen.url}/`], clock: lateClock(() => frozen.silent() && asked === 3) };
   const response = await resumableFetch(options)(one.url + path, CALL);
   assert.equal(await response.text(), WHOLE);
   assert.deepEqual([one, dead, frozen].map(({ requests }) => requests.length), [2, 1, 1]);
