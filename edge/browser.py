@@ -20,7 +20,6 @@ EXPOSED = (
     "X-Request-Id",
     "Request-Id",
     "X-Reader-Id",
-    "X-Reader-Id",
     "X-Resumed-From",
     "X-Resume-Mode",
     "X-Should-Retry",

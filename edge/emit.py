@@ -94,6 +94,7 @@ class EventStream:
         self._content_told = False
         self._beat: asyncio.TimerHandle | None = None
         self._side: set[asyncio.Task[None]] = set()
+        self._again: asyncio.Task[None] | None = None
 
     async def __call__(self, scope: Message, receive: Receive, send: Send) -> None:
         """Serve the connection until the terminal or until it is gone."""
@@ -122,14 +123,24 @@ class EventStream:
             self._follower.close()
             self._hooks.closed()
 
-    def beside(self, frames: bytes) -> bool:
-        """Write whole frames without id between the others; False where nothing is written any more."""
-        if self._ended or self._send is None:
+    def send_again(self, frames: bytes) -> bool:
+        """Write resent frames between the others; False where nothing is written, or the last ones are not out yet.
+
+        A client that acknowledges and does not read would have them pile up here.
+        """
+        if self._again is not None and not self._again.done():
             return False
+        self._again = self.beside(frames)
+        return self._again is not None
+
+    def beside(self, frames: bytes) -> asyncio.Task[None] | None:
+        """Write whole frames without id between the others; None where nothing is written any more."""
+        if self._ended or self._send is None:
+            return None
         task = asyncio.get_running_loop().create_task(self._beside(frames, self._send))
         self._side.add(task)
         task.add_done_callback(self._side.discard)
-        return True
+        return task
 
     async def _beside(self, frames: bytes, send: Send) -> None:
         await self._start(send)

@@ -4,6 +4,8 @@ For the answers that are about a generation rather than of it: its state, its fi
 After: ``routes``, ``result``.
 """
 
+import asyncio
+
 from edge.decode import whole_event
 from edge.find import Located
 from edge.log import EventLog, OffsetGone
@@ -12,6 +14,9 @@ from schemas.codec import Codec
 from schemas.events import Kind, LogEvent
 from schemas.parts import Joiner
 from schemas.reading import Reading, Verdict
+
+TURN_RECORDS = 64
+"""So many are taken at a time, a few milliseconds; then the event loop serves the streams."""
 
 
 class History:
@@ -72,6 +77,7 @@ async def read_past(past: Past, log: EventLog, codec: Codec) -> History:
     history = History()
     async for event in past.events():
         history.take(event)
+        await _give_way(history)
     offset = await past.goes_on_at()
     if offset is not None:
         await _read_on(log, codec, past.found.generation_id, past.found.partition, offset, history)
@@ -94,7 +100,13 @@ async def _read_on(
                 event = await whole_event(log, codec, joiner, raw.value, raw.offset)
                 if event is not None:
                     history.take(event)
+                    await _give_way(history)
     except OffsetGone:
         history.complete = False
     finally:
         reader.close()
+
+
+async def _give_way(history: History) -> None:
+    if len(history.records) % TURN_RECORDS == 0:
+        await asyncio.sleep(0)

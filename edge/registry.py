@@ -44,6 +44,7 @@ class Entry:
         self.attached_us: int | None = None
         self.grace: asyncio.TimerHandle | None = None
         self.finished = False
+        self.acks_noted = 0
         self.slot: Slot | None = None
 
 
@@ -159,7 +160,8 @@ class Registry:
     def acked(self, generation_id: str, reader: ClientReader) -> None:
         """A reader says what it has; the log is told while the generation runs here."""
         entry = self._entries.get(generation_id)
-        if entry is not None and not entry.finished:
+        if entry is not None and not entry.finished and entry.acks_noted < self._settings.limit.acks_noted:
+            entry.acks_noted += 1
             entry.driver.note_reader(Kind.CLIENT_ACK, reader)
 
     def detach(self, generation: Generation, reader: ClientReader) -> None:

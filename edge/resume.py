@@ -34,6 +34,7 @@ from edge.presented import (
     ask_of,
     read_cursor,
 )
+from edge.readings import Readings
 from edge.registry import Registry
 from schemas.codec import Codec
 from schemas.cursor import Cursor
@@ -83,6 +84,7 @@ class Desk:
         self._clock = clock
         self._pasts = Pasts(archive, log, codec, settings)
         self._configured = configured
+        self.readings = Readings(settings.limit)
         self._signing = Signing(settings.secrets.cursor)
 
     async def open_stream(self, caller: ApiKey, generation_id: str, shown: Presented) -> Opened | Refusal:
@@ -99,9 +101,13 @@ class Desk:
         return await self._remote(ask)
 
     async def history(self, caller: ApiKey, generation_id: str) -> History | Refusal:
-        """All that is held of a generation of the caller's tenant, by log and archive. Raises LogAway."""
+        """All that is held of a generation of the caller's tenant, by log and archive. Raises LogAway, Crowded."""
         if (settled := self._settled(caller, generation_id)) is not None:
             return settled
+        async with self.readings.turn(caller.tenant, generation_id):
+            return await self._history(caller, generation_id)
+
+    async def _history(self, caller: ApiKey, generation_id: str) -> History | Refusal:
         held: History | None = None
         located = await self.locate(generation_id)
         if located is not None and located.event.tenant == caller.tenant:

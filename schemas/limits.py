@@ -48,6 +48,17 @@ class Limit(Section):
     resent_events: int = Field(
         1_024, gt=0, description="events that one acknowledgement has sent again; above: 400"
     )
+    histories: int = Field(
+        8,
+        gt=0,
+        description="whole generations read at once for one tenant, each by one request; the others wait",
+    )
+    histories_waiting: int = Field(
+        256, gt=0, description="requests of one tenant that wait for such a reading; above: 429"
+    )
+    acks_noted: int = Field(
+        4_096, gt=0, description="acknowledgements on record of one generation; later ones are answered only"
+    )
     claims_max: int = Field(
         200_000, gt=0, description="idempotency keys of a day, about 600 bytes each; the oldest are forgotten"
     )

@@ -51,7 +51,7 @@ _ACKED: Schema = {
 
 @router.post(
     "/v1/generations/{generation_id}/ack",
-    responses=answers(_ACKED) | errors(400, 401, 404, 408, 409, 410, 413, 503),
+    responses=answers(_ACKED) | errors(400, 401, 404, 408, 409, 410, 413, 429, 503),
     openapi_extra=VISITED | _BODY,
 )
 async def ack(request: Request, generation_id: str) -> Response:
@@ -67,7 +67,7 @@ async def ack(request: Request, generation_id: str) -> Response:
     if claims.ranges:
         service.registry.acked(generation_id, ClientReader(reader_id=reader_id, ranges=claims.ranges))
     open_stream = service.registry.streams.get((generation_id, reader_id)) if again else None
-    told = open_stream is not None and open_stream.beside(resent(again))
+    told = open_stream is not None and open_stream.send_again(resent(again))
     said: dict[str, Any] = {"generation_id": generation_id, "resent": [], "nack": []}
     said["resent" if told else "nack"] = ranges_of(again)
     return Response(orjson.dumps(said), media_type="application/json")
@@ -83,7 +83,7 @@ async def again_of(
     known = history.delivered[-1].seq if history.delivered else None
     if claims.last > (-1 if known is None else known):
         return Refusal(409, "cursor_ahead")
-    return wanted(claims, history.delivered, service.settings.limit)
+    return await wanted(claims, history.delivered, service.settings.limit)
 
 
 async def prelude_of(

@@ -19,6 +19,7 @@ from edge.generation import Generation
 from edge.health import ProvidersAway
 from edge.log import LogAway
 from edge.once import Conflict
+from edge.readings import Crowded
 from edge.routes import documented
 from edge.service import Busy, EdgeService
 from schemas.errors import TokentrailError
@@ -84,6 +85,7 @@ _ANSWERS: dict[type[Exception], tuple[str, int | None]] = {
     TooLarge: ("bad_request", 413),
     TooSlow: ("bad_request", 408),
     Busy: ("too_many_requests", None),
+    Crowded: ("too_many_requests", None),
     TenantFull: ("too_many_requests", None),
     ProviderFull: ("overloaded", None),
     WaitedTooLong: ("queue_timeout", None),

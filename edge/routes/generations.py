@@ -65,7 +65,7 @@ _CANCEL = VISITED | json_body(
     required=False,
 )
 _CANCELLED = (
-    answers(ref("Ended")) | answers(ref("Running"), 202) | errors(400, 401, 403, 404, 408, 410, 413, 503)
+    answers(ref("Ended")) | answers(ref("Running"), 202) | errors(400, 401, 403, 404, 408, 410, 413, 429, 503)
 )
 _STATE: Schema = {
     "type": "object",
@@ -78,7 +78,7 @@ _STATE: Schema = {
 
 @router.get(
     "/v1/generations/{generation_id}/events",
-    responses=streamed() | NOTHING_FOLLOWS | errors(400, 401, 404, 409, 410, 503),
+    responses=streamed() | NOTHING_FOLLOWS | errors(400, 401, 404, 409, 410, 429, 503),
     openapi_extra=VISITED | {"parameters": CURSOR_HEADERS},
 )
 async def events(
@@ -162,7 +162,7 @@ def stream(
 
 @router.get(
     "/v1/generations/{generation_id}",
-    responses=answers(_STATE) | errors(401, 404, 410, 503),
+    responses=answers(_STATE) | errors(401, 404, 410, 429, 503),
     openapi_extra=VISITED,
 )
 async def generation(request: Request, generation_id: str) -> Response:

@@ -34,7 +34,7 @@ _YES = ("true", "1")
 
 @router.get(
     "/v1/responses/{response_id}",
-    responses=streamed(ref("Answer")) | NOTHING_FOLLOWS | errors(400, 401, 404, 409, 410, 503),
+    responses=streamed(ref("Answer")) | NOTHING_FOLLOWS | errors(400, 401, 404, 409, 410, 429, 503),
     openapi_extra=SECURED | {"parameters": CURSOR_HEADERS},
 )
 async def retrieve(
@@ -61,7 +61,7 @@ async def retrieve(
 
 @router.post(
     "/v1/responses/{response_id}/cancel",
-    responses=answers(ref("Answer")) | errors(401, 404, 410, 503),
+    responses=answers(ref("Answer")) | errors(401, 404, 410, 429, 503),
     openapi_extra=SECURED,
 )
 async def cancel(request: Request, response_id: str) -> Response:

@@ -93,7 +93,8 @@ async def _carried_elsewhere(service: EdgeService, generation_id: str, cursor: C
     located = await service.desk.locate(generation_id, cursor)
     if located is None or not _good(service, generation_id, cursor, located.event.key_id):
         return False
-    history = await read_history(service.log, service.codec, located)
+    async with service.desk.readings.turn(located.event.tenant, generation_id):
+        history = await read_history(service.log, service.codec, located)
     terminal = next((record for record in history.records if record.is_terminal), None)
     grace_us = service.settings.disconnect.grace_s * 1e6
     return terminal is None or service.clock.wall_us() - terminal.wall_us <= grace_us

@@ -175,7 +175,7 @@ async def test_what_the_iterator_acknowledges_is_on_record(two):
     assert [said.first for said in acked[:2]] == [0, 32]
     assert all(after.first == before.last + 1 for before, after in pairwise(acked))
     delivered = [record for record in records if record.seq is not None]
-    assert [said.crc32 for said in acked] == [checksum(delivered, said) for said in acked]
+    assert [said.crc32 for said in acked] == [await checksum(delivered, said) for said in acked]
 
 
 @pytest.mark.parametrize("reader", ["ticket", "eventsource"])

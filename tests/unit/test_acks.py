@@ -10,7 +10,8 @@ import pytest_asyncio
 from hypothesis import given
 from hypothesis import strategies as st
 
-from edge.acks import TooMuch, checksum, claims_in, claims_of, wanted, within
+from edge.acks import TURN_EVENTS, TooMuch, checksum, claims_in, claims_of, within
+from edge.acks import wanted as wanted_of
 from edge.dialects import BadRequest
 from edge.dialects.native import native_frame
 from edge.frames import ACK_EVERY
@@ -35,6 +36,11 @@ live = pytest.mark.asyncio(loop_scope="module")
 def crc_of(events):
     """Give the checksum that a client makes of the data that it has."""
     return f"{zlib.crc32(''.join(data for _, data in events).encode()):08x}"
+
+
+def wanted(claims, delivered, limit):
+    """Give what must be sent again."""
+    return asyncio.run(wanted_of(claims, delivered, limit))
 
 
 @given(st.integers(0, 39), st.integers(0, 39))
@@ -74,6 +80,8 @@ def test_a_header_says_the_same_as_a_body():
         {"missing": [[0, 10**16]]},
         {"missing": [[0, 1, "00000000"]]},
         {"missing": ["0-1"]},
+        {"ranges": [[0, 9, "00000000"], [9, 12, "00000000"]]},
+        {"ranges": [[0, 9, "00000000"]] * 2},
     ],
 )
 def test_a_body_that_makes_no_sense_is_refused(body):
@@ -92,6 +100,7 @@ def test_a_body_that_makes_no_sense_is_refused(body):
         (None, "a"),
         (None, "3-1"),
         (None, "1,,2"),
+        ("4-9:00000000,0-4:00000000", None),
     ],
 )
 def test_a_header_that_makes_no_sense_is_refused(checksums, missing):
@@ -113,8 +122,27 @@ def test_the_limits_hold_at_their_edge():
 
 def test_a_checksum_is_of_the_events_that_there_are():
     """A range without any event has the checksum of nothing."""
-    assert checksum(EVENTS, SeqRange(first=100, last=200)) == 0
+    assert asyncio.run(checksum(EVENTS, SeqRange(first=100, last=200))) == 0
     assert within(EVENTS, SeqRange(first=38, last=200)) == EVENTS[38:]
+
+
+async def test_a_long_range_gives_way_to_the_streams():
+    """While a long range is checked, the event loop serves others: once for every turn's events."""
+    events = [log_event(Kind.DELTA, seq, raw=f"{seq}") for seq in range(20 * TURN_EVENTS)]
+    checking = asyncio.create_task(checksum(events, SeqRange(first=0, last=len(events))))
+    turns = 0
+    while not checking.done():
+        await asyncio.sleep(0)
+        turns += 1
+    assert turns >= 20
+
+
+def test_a_range_that_is_too_much_alone_is_not_gathered():
+    """Many wide ranges are refused at the first of them."""
+    claims = claims_of({"missing": [[0, 39]] * 64}, LIMIT)
+    with pytest.raises(TooMuch, match="resent_events"):
+        wanted(claims, EVENTS, Limit(resent_events=39))
+    assert wanted(claims, EVENTS, Limit(resent_events=40)) == EVENTS
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")

@@ -1,0 +1,137 @@
+"""Whose turn it is to have a history read, and what becomes of a flood of cheap requests for one."""
+
+import asyncio
+
+import httpx
+import pytest
+
+from edge.emit import EventStream
+from edge.history import TURN_RECORDS, History, read_history
+from edge.readings import Crowded, Readings
+from schemas.limits import Limit
+from tests.support.desk import Scene
+from tests.support.dialects import HEADERS, OTHER, QUICK, world
+from tests.support.edge import CODEC
+from tests.support.waiting import until
+
+ASKED = {
+    "model": "sim-fast",
+    "messages": [{"role": "user", "content": "go"}],
+    "simulate": QUICK | {"tokens": 5},
+}
+
+
+class Reads:
+    """Readings that wait until they are let go: how many are on at once, and of which generation."""
+
+    def __init__(self, **limits):
+        self.readings = Readings(Limit(**limits))
+        self.on = []
+        self.go = asyncio.Event()
+
+    async def read(self, tenant, generation_id):
+        """Read one."""
+        async with self.readings.turn(tenant, generation_id):
+            self.on.append(generation_id)
+            await self.go.wait()
+            self.on.remove(generation_id)
+
+    def start(self, tenant, generation_id):
+        """Begin to read one."""
+        return asyncio.create_task(self.read(tenant, generation_id))
+
+
+async def settled():
+    """Let everyone come as far as he can."""
+    for _ in range(10):
+        await asyncio.sleep(0)
+
+
+async def test_one_reading_of_a_generation_and_few_of_a_tenant():
+    """One of each generation at a time, so many in all, and another tenant's beside them."""
+    reads = Reads(histories=2, histories_waiting=10)
+    tasks = [reads.start("acme", name) for name in ("a", "a", "a", "b", "c")] + [reads.start("rival", "a")]
+    await settled()
+    assert sorted(reads.on) == ["a", "a", "b"]
+    reads.go.set()
+    await asyncio.gather(*tasks)
+    assert not reads.on
+
+
+async def test_more_than_may_wait_are_refused_and_only_theirs():
+    """Above the line's length a tenant's request is refused; a stranger's is not, and neither is one that comes later."""
+    reads = Reads(histories=1, histories_waiting=2)
+    tasks = [reads.start("acme", "a") for _ in range(3)]
+    await settled()
+    with pytest.raises(Crowded, match="histories_waiting"):
+        await reads.read("acme", "b")
+    tasks.append(reads.start("rival", "a"))
+    await settled()
+    assert len(reads.on) == 2
+    tasks[1].cancel()  # whoever leaves the line makes room in it
+    await settled()
+    tasks.append(reads.start("acme", "b"))
+    reads.go.set()
+    assert (
+        sum(
+            isinstance(e, asyncio.CancelledError)
+            for e in await asyncio.gather(*tasks, return_exceptions=True)
+        )
+        == 1
+    )
+
+
+async def test_a_long_history_gives_way_to_the_streams():
+    """While a history is read, the event loop serves others: once for every turn's records."""
+    scene = await Scene("log").written(texts=10 * TURN_RECORDS)
+    located = await scene.desk.locate(scene.id)
+    reading = asyncio.create_task(read_history(scene.writer.log, CODEC, located))
+    turns = 0
+    while not reading.done():
+        await asyncio.sleep(0)
+        turns += 1
+    assert isinstance(await reading, History)
+    assert turns >= 10
+
+
+@pytest.mark.parametrize("path", ["", "/result", "/ack"])
+async def test_a_flood_is_429_and_a_strangers_call_is_not(path):
+    """State, result and acknowledgement stand in one line; above it they are told when to come again."""
+    async with world(limit={"histories": 1, "histories_waiting": 1}) as two, httpx.AsyncClient() as client:
+        made = await client.post(f"{two.urls[0]}/v1/chat/completions", json=ASKED, headers=HEADERS)
+        service, generation_id = two.services[0], made.headers["x-generation-id"]
+        url = f"{two.urls[0]}/v1/generations/{generation_id}{path}"
+
+        def call(key):
+            headers = {"authorization": f"Bearer {key}"}
+            return client.request("POST" if path == "/ack" else "GET", url, headers=headers, json={})
+
+        async with service.desk.readings.turn("acme", generation_id):
+            waiting = asyncio.create_task(call("key"))
+            await until(lambda: service.desk.readings.asking("acme") == 2)
+            refused = await call("key")
+            assert (refused.status_code, refused.headers["retry-after"]) == (429, "1")
+            assert (await call(OTHER)).status_code == 404
+        assert (await waiting).status_code == 200
+
+
+async def test_what_is_sent_again_does_not_pile_up():
+    """A client that acknowledges and does not read has one answer of that waiting for it, no second."""
+    held, release = [], asyncio.Event()
+
+    async def send(message):
+        held.append(message)
+        await release.wait()
+
+    stream = EventStream.__new__(EventStream)
+    stream._ended, stream._send, stream._again, stream._side = False, send, None, set()
+    stream._head_out = asyncio.get_running_loop().create_future()
+    stream._head_out.set_result(None)
+    assert stream.send_again(b"one")
+    await settled()
+    assert not stream.send_again(b"two")
+    release.set()
+    await settled()
+    assert stream.send_again(b"three")
+    await settled()
+    assert [message["body"] for message in held] == [b"one", b"three"]
