@@ -201,6 +201,9 @@ def test_names_carry_their_unit():
         "failures",
         "max_in_flight",
         "ack_ranges",
+        "acks_noted",
+        "histories",
+        "histories_waiting",
         "resent_events",
     }
     sections = [field.annotation for field in Settings.model_fields.values()]
