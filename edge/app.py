@@ -23,7 +23,18 @@ from edge.clock import system_clock
 from edge.connection import bounded
 from edge.direct import Direct
 from edge.log.kafka import KafkaLog
-from edge.routes import acks, common, dialects, generations, listing, operations, page, responses, visitors
+from edge.routes import (
+    acks,
+    common,
+    dialects,
+    generations,
+    listing,
+    operations,
+    page,
+    responses,
+    tools,
+    visitors,
+)
 from edge.service import EdgeService
 from schemas.codec import Codec
 from schemas.errors import TokentrailError
@@ -50,7 +61,7 @@ def build_app(service: EdgeService) -> FastAPI:
     app.state.service = service
     common.install(app)
     app.add_middleware(Browser, origins=service.settings.edge.cors_origins)
-    for routes in (acks, dialects, responses, listing, generations, visitors, operations, page):
+    for routes in (acks, dialects, responses, listing, generations, tools, visitors, operations, page):
         app.include_router(routes.router)
     return app
 

@@ -11,7 +11,7 @@ import asyncio
 import contextlib
 from collections import OrderedDict
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from edge.decode import said_in
 from edge.driver import Driver
@@ -19,7 +19,7 @@ from edge.generation import Generation, Identity
 from edge.log import EventLog
 from edge.metrics import Metrics
 from schemas.codec import Codec
-from schemas.events import CancelRequested, ClientReader, Kind, Stage
+from schemas.events import CancelRequested, ClientReader, Kind, Stage, ToolStatus
 from schemas.records import ControlKind, ControlRecord
 from schemas.settings import Settings
 
@@ -34,6 +34,13 @@ ALIAS_WAIT_S = 0.5
 """Far above what control needs from edge to edge; an id that nobody gave out is answered so much later."""
 
 
+class OnTool(Protocol):
+    """Takes a tool's report that another edge was given; ``noted``: the log has it."""
+
+    def __call__(self, generation_id: str, said: ToolStatus, *, noted: bool) -> None:
+        """Take it."""
+
+
 class Entry:
     """A generation with its driver and its timers."""
 
@@ -46,6 +53,7 @@ class Entry:
         self.finished = False
         self.acks_noted = 0
         self.slot: Slot | None = None
+        self.tools_reported: set[str] = set()
 
 
 class Registry:
@@ -61,6 +69,7 @@ class Registry:
             tuple[str, str], EventStream
         ] = {}  # by generation and reader: what can be acknowledged
         self._aliases: OrderedDict[tuple[str | None, str], str] = OrderedDict()  # (tenant, id) → generation
+        self.on_tool: OnTool = _nobody
         self._alias_news: dict[tuple[str | None, str], asyncio.Event] = {}
 
     def __len__(self) -> int:
@@ -74,9 +83,10 @@ class Registry:
         limit = self._settings.limit
         return min(limit.unacked_bytes, limit.unacked_total_bytes // max(1, self._running))
 
-    def add(self, generation: Generation, driver: Driver) -> Entry:
+    def add(self, generation: Generation, driver: Driver, slot: "Slot | None" = None) -> Entry:
         """A generation begins."""
         entry = Entry(generation, driver)
+        entry.slot = slot
         self._entries[generation.id] = entry
         self._running += 1
         self._metrics.active.inc()
@@ -86,6 +96,10 @@ class Registry:
         """The memory of a generation that runs or ran lately here."""
         entry = self._entries.get(generation_id)
         return None if entry is None else entry.generation
+
+    def entry(self, generation_id: str) -> Entry | None:
+        """The same with its driver."""
+        return self._entries.get(generation_id)
 
     def alias(self, record: ControlRecord) -> None:
         """A provider's id of an answer, and the generation that it is; the oldest are forgotten above the limit."""
@@ -248,6 +262,8 @@ class Registry:
                 self.cancel(record.generation_id, record.cancel)
             elif record.kind is ControlKind.ALIAS:
                 self.alias(record)
+            elif record.kind is ControlKind.TOOL and record.tool_status is not None:
+                self.on_tool(record.generation_id, record.tool_status, noted=record.noted)
             elif record.kind is ControlKind.ATTACHED:
                 entry = self._entries.get(record.generation_id)
                 if entry is not None:
@@ -273,3 +289,8 @@ class Registry:
         model = self._metrics.model(generation.identity.start.model)
         self._metrics.aborts.labels("client_abort", model).inc()
         self.cancel(generation.id, CancelRequested(mode="hard", reason="client_disconnect", source="edge"))
+
+
+def _nobody(generation_id: str, said: ToolStatus, *, noted: bool) -> None:
+    """Nobody here takes tools' reports."""
+    del generation_id, said, noted

@@ -31,6 +31,7 @@ from edge.recorder import LOG_UNAVAILABLE, Recorder
 from edge.registry import Entry, Registry
 from edge.resume import Desk
 from edge.successor import Follows, begin_successor
+from edge.tools import Tools
 from edge.upstream import Upstream
 from schemas.codec import Codec
 from schemas.errors import TokentrailError
@@ -74,6 +75,7 @@ class EdgeService:
         self._winding: asyncio.Task[None] | None = None
         self.opening = Opening(settings, clock, event_log.partitions, self.secret_of)
         self.once = Once(self)
+        self.tools = Tools(self)
 
     async def start(self) -> None:
         """Connect; raises LogAway with what to do."""
@@ -175,11 +177,10 @@ class EdgeService:
 
     async def launch(self, entry: Entry) -> None:
         """Announce the first attempt and start the driver once that is acknowledged; raises LogAway."""
-        driver, recorder = entry.driver, entry.driver.recorder
-        opened = False
+        driver, opened = entry.driver, False
         try:
             driver.announce_first()
-            opened = await recorder.settled(self.settings.log.start_ack_s)
+            opened = await driver.recorder.settled(self.settings.log.start_ack_s)
             # it slept: by now it may have been taken for dead
             opened = opened and not entry.generation.on_log
         finally:
@@ -242,19 +243,17 @@ class EdgeService:
         generation = self.opening.generation(
             caller, dialect.name, request, targets, headers, key_hash, slot.waited_us
         )
-        identity = generation.identity
-        half_orphan_us = int(self.settings.pipeline.orphan_after_s * 500_000)
         settings, clock = self.settings, self.clock
-        told = (self.log, self.codec, clock, settings.edge.id, half_orphan_us)
+        lease_us = int(settings.pipeline.orphan_after_s * 500_000)
+        told = (self.log, self.codec, clock, settings.edge.id, lease_us)
         recorder = Recorder(generation, *told, lambda reason: self._log_failed(entry, reason))
         driver = Driver(
             generation, recorder, request, dialect, targets, self.upstream, settings, clock, self.health
         )
-        driver.named = lambda upstream_id: self._named(identity, upstream_id)
+        driver.named = lambda upstream_id: self._named(generation.identity, upstream_id)
         driver.unacked_max = self.registry.unacked_share
         driver.begin_successor = lambda driver, kind: begin_successor(self, caller, driver, headers, kind)
-        entry = self.registry.add(generation, driver)
-        entry.slot = slot
+        entry = self.registry.add(generation, driver, slot)
         return entry
 
     def secret_of(self, generation_id: str) -> bytes:
@@ -268,6 +267,7 @@ class EdgeService:
             await entry.driver.recorder.settled(self.settings.log.delivery_s)
         finally:
             self.registry.finish(entry)
+            self.tools.ended(entry.generation, entry.tools_reported)
         self.metrics.count(entry.generation, entry.driver)
 
     def _named(self, identity: Identity, upstream_id: str) -> None:

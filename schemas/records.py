@@ -17,6 +17,7 @@ from schemas.events import (
     SeqRange,
     Stage,
     Struct,
+    ToolStatus,
     Usage,
 )
 from schemas.kinds import Word
@@ -218,10 +219,14 @@ class ControlKind(Word):
     CANCEL = "cancel"
     ATTACHED = "attached"
     ALIAS = "alias"
+    TOOL = "tool"
 
 
 class ControlRecord(Struct, frozen=True, kw_only=True):
-    """A record of ``tokentrail.control.v1``: a cancel call, a reader on another edge, a provider's id."""
+    """A record of ``tokentrail.control.v1``: a cancel call, a reader on another edge, a provider's id, a tool's report.
+
+    ``noted``: the report is in the log already.
+    """
 
     generation_id: str
     kind: ControlKind
@@ -230,6 +235,8 @@ class ControlRecord(Struct, frozen=True, kw_only=True):
     tenant: str | None = None
     cancel: CancelRequested | None = None
     alias: str | None = None
+    tool_status: ToolStatus | None = None
+    noted: bool = False
 
 
 class ClaimRecord(Struct, frozen=True, kw_only=True):

@@ -31,6 +31,7 @@ OPERATIONS = [
     ("POST", "/v1/cancel/{generation_id}"),
     ("POST", "/v1/generations/{generation_id}/tickets"),
     ("POST", "/v1/generations/{generation_id}/ack"),
+    ("POST", "/v1/generations/{generation_id}/tools/{tool_call_id}"),
     ("GET", "/healthz"),
     ("GET", "/readyz"),
     ("GET", "/metrics"),

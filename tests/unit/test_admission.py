@@ -1,6 +1,7 @@
 """Who may begin: limits that hold, a queue that is fair, and a slot that is given back once whatever happens."""
 
 import asyncio
+import hashlib
 from collections import Counter
 
 import pytest
@@ -8,12 +9,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from edge.admission import ProviderFull, TenantFull, WaitedTooLong
+from edge.app import build_app
 from edge.log import LogAway
 from edge.queueing import Ask, Bounds, Full, Queue, Rules, Stand
 from schemas.events import Kind
 from schemas.settings import ApiKey, Provider
+from tests.support.asgi import post
 from tests.support.once import call
-from tests.support.running import OWNER, RunningEdge, edge_with
+from tests.support.running import BODY, OWNER, RunningEdge, edge_with
 from tests.support.upstream import DONE, HANG, Script, ScriptedUpstream, chunk, finish
 from tests.support.virtual import clock_of, virtually
 from tests.support.waiting import until
@@ -21,6 +24,7 @@ from tests.support.waiting import until
 SECOND_US = 1_000_000
 OTHER = ApiKey(id="key-2", tenant="umbrella", sha256="1" * 64)
 FIRST = ApiKey(id="key-3", tenant="initech", sha256="2" * 64, allow=frozenset({"priority"}))
+KEYED = ApiKey(id="key-1", tenant="acme", sha256=hashlib.sha256(b"acme").hexdigest())
 WHOLE = Script(chunk("a"), finish(), DONE)
 STUCK = Script(chunk("a"), HANG)
 REFUSED = Script(b"{}", status=400, content_type="application/json")
@@ -287,3 +291,22 @@ async def test_a_repeated_key_takes_no_slot():
         assert not again
         assert await call(edge) == (first, True)
         edge.service.registry.erase(first)
+
+
+async def test_a_full_queue_and_a_wait_in_vain_as_a_client_sees_them():
+    """429 of the tenant's own limit and 503 of the providers' say when to come again; waiting in vain is a 504."""
+    provider = {"base_url": "http://127.0.0.1:1/v1", "generations": 1}
+    for sections, status in (
+        ({"admission": {"tenant_generations": 1, "waiting_max": 0}}, 429),
+        ({"admission": {"waiting_max": 0}, "providers": {"one": provider, "two": provider}}, 503),
+        ({"admission": {"tenant_generations": 1, "wait_s": 0.02}}, 504),
+    ):
+        async with edge_with(STUCK, STUCK, keys=(KEYED,), **sections) as edge:
+            app = build_app(edge.service)
+            begun = [await edge.begin(caller=KEYED) for _ in range(2 if status == 503 else 1)]
+            answer = await post(app, "/v1/chat/completions", BODY, {"x-api-key": "acme"}).done()
+            assert answer.status == status
+            assert ("retry-after" in answer.headers) is (status != 504)
+            assert answer.headers["x-should-retry"] == ("false" if status == 504 else "true")
+            for entry in begun:
+                edge.service.registry.erase(entry.generation.id)
