@@ -57,6 +57,7 @@ class Running:
         self.known = {
             "response_id": answer.json()["id"],
             "generation_id": answer.headers["x-generation-id"],
+            "tool_call_id": "call_of-none",  # its answer called no tool
         }
 
     def get(self, path, **named):
