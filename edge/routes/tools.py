@@ -48,7 +48,7 @@ _TOLD: Schema = {
 
 @router.post(
     "/v1/generations/{generation_id}/tools/{tool_call_id}",
-    responses=answers(_TOLD) | answers(_TOLD, 202) | errors(400, 401, 404, 408, 410, 413, 503),
+    responses=answers(_TOLD) | answers(_TOLD, 202) | errors(400, 401, 404, 408, 410, 413, 429, 503),
     openapi_extra=SECURED | _BODY,
 )
 async def report(request: Request, generation_id: str, tool_call_id: str) -> Response:
