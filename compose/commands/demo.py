@@ -8,6 +8,8 @@ import os
 import signal
 import tempfile
 from contextlib import ExitStack
+from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Annotated
 
@@ -18,6 +20,7 @@ from compose.commands.common import JsonOption, err, out, print_json, run
 from compose.commands.sql import rows_table
 from compose.config import load_settings
 from compose.demo import DemoFailed, Proof, prove
+from compose.demo_tries import HEDGING, second_tries
 from compose.run import running
 from compose.stack import EDGE_PORT, UpOptions
 from compose.state import DEFAULT_FOLDER, Folder, StackState
@@ -56,7 +59,7 @@ def demo(
             folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="tokentrail-demo-")))
         options = UpOptions(
             folder=Folder((folder or DEMO_FOLDER).absolute()),
-            environ=os.environ,
+            environ=os.environ if model else {**HEDGING, **os.environ},
             edge_port=0 if once else EDGE_PORT,
             with_model=model,
         )
@@ -84,9 +87,13 @@ async def _demo(options: UpOptions, *, once: bool, as_json: bool) -> Proof | Non
         async with running(options, lambda name, line: said.print(f"  [dim]{name:<11}{line}[/]")) as state:
             clickhouse = _clickhouse(state)
             key = next(iter(options.folder.read_keys().values()))
-            proof = await prove(state, key, clickhouse, lambda line: said.print(line, soft_wrap=True))
+            tell = partial(said.print, soft_wrap=True)
+            proof = await prove(state, key, clickhouse, tell)
+            tried = {} if options.with_model else await second_tries(state, key, clickhouse, tell)
+            wrong = [fault for name, one in tried.items() for fault in one.failures(name)]
+            proof = replace(proof, failures=(*proof.failures, *wrong))
             if as_json:
-                print_json(proof.as_json(state))
+                print_json({**proof.as_json(state), **{name: one.as_json() for name, one in tried.items()}})
             else:
                 _narrate(said, proof)
                 await asyncio.to_thread(_answers, said, clickhouse)
@@ -135,8 +142,9 @@ def _answers(console: Console, clickhouse: ClickHouse) -> None:
             console.print(rows_table(rows, title))
     bill = query(
         clickhouse,
-        "SELECT side, bucket, quantity, unit_price, amount AS usd FROM ledger_current "
-        "ORDER BY tenant, side, bucket",
+        "SELECT side, bucket, count() AS lines, sum(quantity) AS quantity, unit_price, sum(amount) AS usd, "
+        "countIf(amount IS NULL) AS unmeasured FROM ledger_current GROUP BY side, bucket, unit_price "
+        "ORDER BY side, bucket",
     )
     if bill:
-        console.print(rows_table(bill, "The bill, line by line"))
+        console.print(rows_table(bill, "The bill"))

@@ -14,6 +14,7 @@ from compose.cli import app
 from compose.client import EdgeClient
 from compose.config import load_settings
 from compose.demo import prove
+from compose.demo_tries import HEDGING, second_tries
 from compose.questions import QUESTIONS
 from compose.state import Folder
 from tests.support.place import frames, ids_of
@@ -28,7 +29,7 @@ GONE = "019f0000-0000-7000-8000-000000000001"
 def stack(tmp_path_factory):
     """Give the folder and the state of one running stack."""
     folder = Folder(tmp_path_factory.mktemp("cli") / "stack")
-    with supervised(folder) as process:
+    with supervised(folder, environ=HEDGING) as process:
         yield folder, ready_state(folder, process)
 
 
@@ -59,6 +60,21 @@ def test_the_demo_holds(stack, proof):
     assert summary["provider_cost_usd"] == "0.0000255"  # 15 × 0.10 + 60 × 0.40 per million tokens
     assert summary["kafka"]["kind"] == summary["clickhouse"]["kind"] == "embedded"
     assert summary["kafka"]["version"].startswith("4.")
+
+
+def test_the_demos_second_tries_hold(stack):
+    """A provider that fails at once is tried again, one that falls silent is hedged; one answer each, of the second try."""
+    folder, state = stack
+    clickhouse = load_settings(state.config).clickhouse.model_copy(update={"url": state.clickhouse.address})
+    key = folder.read_keys()["acme"]
+    tried = asyncio.run(second_tries(state, key, clickhouse, lambda _: None))
+    assert [fault for name, one in tried.items() for fault in one.failures(name)] == []
+    assert {name: one.reasons for name, one in tried.items()} == {
+        "retry": ("first", "retry"),
+        "hedge": ("first", "hedge_ttft"),
+    }
+    broken = tried["retry"]._replace(committed=0, tokens=1)
+    assert len(broken.failures("retry")) == 2
 
 
 def test_doctor_is_green(stack):

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import subprocess
 import sys
 import time
+from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping
 
     from compose.state import Folder, StackState
 
@@ -18,12 +20,15 @@ STOP_TIMEOUT_S = 90
 
 
 @contextlib.contextmanager
-def supervised(folder: Folder, *options: str) -> Iterator[subprocess.Popen[bytes]]:
+def supervised(
+    folder: Folder, *options: str, environ: Mapping[str, str] = MappingProxyType({})
+) -> Iterator[subprocess.Popen[bytes]]:
     """Run `tokentrail up` on this folder in a process of its own; its output goes to `up.txt` beside the folder."""
     with (folder.path.parent / "up.txt").open("ab") as log:
         process = subprocess.Popen(
             [sys.executable, "-m", "compose.cli", "up", "--dir", str(folder.path), "--port", "0", *options],
             cwd=folder.path.parent,
+            env={**os.environ, **environ},
             stdout=log,
             stderr=log,
         )
