@@ -88,7 +88,10 @@ def show(folder: FolderOption = DEFAULT_DIR, *, as_json: JsonOption = False) -> 
             ]
         )
         return
-    table = Table("id", "tenant", "roles", "texts", "from", "label", header_style="bold")
+    table = Table(header_style="bold")
+    table.add_column("id", no_wrap=True, overflow="fold")  # whole: it is what rotate and revoke want
+    for name in ("tenant", "roles", "texts", "from", "label"):
+        table.add_column(name, overflow="fold")
     for key in held:
         texts = len(key.texts(now_us))
         state = str(texts) if texts else "[red]none[/]"

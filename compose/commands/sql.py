@@ -11,12 +11,16 @@ from enum import StrEnum
 from typing import Annotated, Any
 
 import typer
+from rich.cells import cell_len
+from rich.markup import escape
 from rich.table import Table
 
 from compose.commands.common import DEFAULT_DIR, FolderOption, err, out, print_json, target_of
 from compose.questions import QUESTIONS
 from compose.warehouse import Row, query
 from schemas.money import plain
+
+_BORDER_CELLS = 3  # a column's line, and a blank on each side
 
 
 class Format(StrEnum):
@@ -59,7 +63,10 @@ def print_rows(rows: Sequence[Row], form: Format) -> None:
     if not rows:
         err.print("No rows.")
         return
-    out.print(rows_table(rows))
+    if _natural_cells(rows) <= out.width:
+        out.print(rows_table(rows))
+        return
+    _print_records(rows)
 
 
 def rows_table(rows: Sequence[Row], title: str | None = None) -> Table:
@@ -70,8 +77,27 @@ def rows_table(rows: Sequence[Row], title: str | None = None) -> Table:
             name, justify="right" if isinstance(value, int | float | Decimal) else "left", overflow="fold"
         )
     for row in rows:
-        table.add_row(*("" if value is None else str(_plain(value)) for value in row.values()))
+        table.add_row(*(_cell(value) for value in row.values()))
     return table
+
+
+def _cell(value: Any) -> str:
+    return "" if value is None else str(_plain(value))
+
+
+def _natural_cells(rows: Sequence[Row]) -> int:
+    """How wide a table of the rows is when nothing in it is folded."""
+    widths = [max(cell_len(name), *(cell_len(_cell(row[name])) for row in rows)) for name in rows[0]]
+    return sum(widths) + _BORDER_CELLS * len(widths) + 1
+
+
+def _print_records(rows: Sequence[Row]) -> None:
+    """One row after the other: a generation's id that is folded into its column cannot be copied."""
+    width = max(cell_len(name) for name in rows[0])
+    for number, row in enumerate(rows, 1):
+        out.print(f"[bold]{number}[/]")
+        for name, value in row.items():
+            out.print(f"  {name:<{width}}  {escape(_cell(value))}", soft_wrap=True)
 
 
 def _plain(value: Any) -> Any:

@@ -6,6 +6,7 @@ Before this file: ``cli``. After it: ``compose.run`` (order), ``compose.logs`` (
 import asyncio
 import os
 import signal
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -53,7 +54,7 @@ def up(
     try:
         run(_serve(options, as_json=as_json))
     except AlreadyRuns as already:
-        _tell(already.state, as_json=as_json, title="This stack already runs")
+        _tell(already.state, options.folder, as_json=as_json, title="This stack already runs")
 
 
 async def _serve(options: UpOptions, *, as_json: bool) -> None:
@@ -72,23 +73,25 @@ async def _serve(options: UpOptions, *, as_json: bool) -> None:
     printer = LogPrinter(options.folder.logs, err)
     try:
         async with printer, running(options, printer.say) as state:
-            _tell(state, as_json=as_json, title="The stack is ready")
+            _tell(state, options.folder, as_json=as_json, title="The stack is ready")
             await asyncio.Event().wait()
     except asyncio.CancelledError:
         if not stop.is_set():
             raise
 
 
-def _tell(state: StackState | None, *, as_json: bool, title: str) -> None:
+def _tell(state: StackState | None, folder: Folder, *, as_json: bool, title: str) -> None:
     if state is None or not state.ready:
         err.print("This stack is being started by another process; run `tokentrail up` again in a moment.")
     elif as_json:
         print_json(summary(state))
     else:
-        _print(state, title)
+        # Keys of an earlier time may lie in the folder while another configuration is in force
+        is_ours = state.config == str(folder.config)
+        _print(state, folder.read_keys() if is_ours else {}, title)
 
 
-def _print(state: StackState, title: str) -> None:
+def _print(state: StackState, keys: Mapping[str, str], title: str) -> None:
     out.print(f"[bold green]{title}[/] (supervisor: process {state.supervisor_pid}; Ctrl-C there stops it)")
     addresses = {"kafka": state.kafka.address, "clickhouse": state.clickhouse.address}
     for name, address in (addresses | {f"edge-{n}": url for n, url in enumerate(state.edges, 1)}).items():
@@ -96,6 +99,10 @@ def _print(state: StackState, title: str) -> None:
     out.print(f"  {'model':<12}{state.model}")
     if state.edges:
         out.print(f"  {'page':<12}{state.edges[0]}/")
+    for tenant, key in keys.items():
+        # At each start and not only at the first, whose log scrolls away
+        out.print(f"  {'key':<12}{key} ({tenant}, for development)", soft_wrap=True)
+    if state.edges:
         out.print("  watch with [bold]tokentrail tail[/], check with [bold]tokentrail doctor[/]")
 
 

@@ -1,0 +1,73 @@
+"""What a person copies out of the commands' answers is whole: ids and keys, on a narrow terminal too.
+
+Before this file: ``compose.commands``. After it: nothing.
+"""
+
+import pytest
+
+from compose.commands import keys, sql, up
+from compose.keys import of_settings
+from compose.logs import Terminal
+from compose.state import Folder, ServerInfo, StackState
+from schemas.settings import ApiKey
+
+GENERATION_ID = "01a2294f-0f4d-7805-aca4-579fe3876d48"
+
+
+@pytest.fixture
+def narrow(monkeypatch):
+    """A terminal of 80 columns, whose stdout is the test's."""
+    for module in (keys, sql, up):
+        monkeypatch.setattr(module, "out", Terminal(highlight=False, width=80))
+
+
+def test_an_id_in_a_wide_answer_is_not_folded(narrow, capsys):
+    """An answer that is wider than the terminal comes row by row, each value on one line, markup as it is."""
+    row = (
+        {"generation_id": GENERATION_ID} | {f"column_{n}": "a value" for n in range(8)} | {"text": "[b]" * 40}
+    )
+    sql.print_rows([row, row], sql.Format.TABLE)
+    lines = capsys.readouterr().out.splitlines()
+    assert [line for line in lines if GENERATION_ID in line] == [f"  generation_id  {GENERATION_ID}"] * 2
+    assert sum(line.endswith("[b]" * 40) for line in lines) == 2
+
+
+def test_an_answer_that_fits_is_a_table(narrow, capsys):
+    """A table of exactly the terminal's width is printed as a table, one cell more and it is not."""
+    for cells, is_table in ((80 - 4, True), (80 - 3, False)):
+        sql.print_rows([{"text": "x" * cells}], sql.Format.TABLE)
+        assert ("│ " + "x" * cells + " │" in capsys.readouterr().out) is is_table
+
+
+def test_keys_list_shows_each_id_whole(narrow, monkeypatch, capsys):
+    """The id that `keys rotate` and `keys revoke` want stands in one piece, beside a long label."""
+    configured = [
+        ApiKey(id="globex-development", tenant="globex", name="a label of many words " * 4, sha256="0" * 64)
+    ]
+
+    class Book:
+        async def held(self):
+            return of_settings(configured)
+
+    monkeypatch.setattr(keys, "_book", lambda _folder: Book())
+    keys.show(as_json=False)
+    assert "│ globex-development │" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("is_ours", [True, False])
+def test_up_says_the_development_keys_where_it_runs_already(narrow, tmp_path, capsys, is_ours):
+    """A second `up` says the folder's keys, each whole on its line, and none where another configuration is in force."""
+    folder, key = Folder(tmp_path), "tt-dev-acme-" + "x" * 80
+    folder.write_keys({"acme": key})
+    server = ServerInfo(kind="embedded", address="127.0.0.1:1")
+    state = StackState(
+        supervisor_pid=1,
+        supervisor_mark="",
+        started_us=0,
+        config=str(folder.config if is_ours else tmp_path / "other.toml"),
+        kafka=server,
+        clickhouse=server,
+        ready=True,
+    )
+    up._tell(state, folder, as_json=False, title="This stack already runs")
+    assert (f"{key} (acme" in capsys.readouterr().out) is is_ours
