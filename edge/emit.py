@@ -239,7 +239,8 @@ class EventStream:
     def _heartbeat_due(self) -> None:
         if self._ended:
             return
-        self.beside(self._frames.heartbeat(*self._stage()))
+        if not self._side:  # what a client does not read must not pile up here
+            self.beside(self._frames.heartbeat(*self._stage()))
         self._beat = asyncio.get_running_loop().call_later(self._heartbeat_s, self._heartbeat_due)
 
 

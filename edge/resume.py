@@ -105,7 +105,8 @@ class Desk:
         if (settled := self._settled(caller, generation_id)) is not None:
             return settled
         async with self.readings.turn(caller.tenant, generation_id):
-            return await self._history(caller, generation_id)
+            found = await self._history(caller, generation_id)
+        return self._settled(caller, generation_id) or found  # it may have been forgotten meanwhile
 
     async def _history(self, caller: ApiKey, generation_id: str) -> History | Refusal:
         held: History | None = None

@@ -85,6 +85,17 @@ async def test_what_is_forgotten_is_410_for_whoever_may_ask(scene):
     assert refused(await scene.desk.history(STRANGER, scene.id)) == (404, "not_found")
 
 
+async def test_what_is_forgotten_while_it_waits_is_not_told(scene):
+    """A history whose turn comes when its generation is forgotten is 410, whatever the log still holds."""
+    await scene.written()
+    async with scene.desk.readings.turn(OWNER.tenant, scene.id):
+        waiting = asyncio.create_task(scene.desk.history(OWNER, scene.id))
+        await turns()
+        assert not waiting.done()
+        await forget(scene)
+    assert refused(await waiting) == (410, "erased")
+
+
 async def test_a_reader_that_reads_is_given_nothing_more(scene):
     """Live, from memory or from the log: what was ready is dropped too, and the reading ends as erased."""
     await scene.written(end=None)

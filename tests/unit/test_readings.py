@@ -1,11 +1,13 @@
 """Whose turn it is to have a history read, and what becomes of a flood of cheap requests for one."""
 
 import asyncio
+from types import SimpleNamespace
 
 import httpx
 import pytest
 
-from edge.emit import EventStream
+from edge.emit import EventStream, Hooks
+from edge.frames import NATIVE, Frames
 from edge.history import TURN_RECORDS, History, read_history
 from edge.readings import Crowded, Readings
 from schemas.limits import Limit
@@ -115,23 +117,52 @@ async def test_a_flood_is_429_and_a_strangers_call_is_not(path):
         assert (await waiting).status_code == 200
 
 
+class Unread:
+    """A stream whose client reads only when it is let go, and what was written to it."""
+
+    def __init__(self):
+        self.written, self.reads = [], asyncio.Event()
+        follower = SimpleNamespace(ended=False, close=lambda: None, read=asyncio.Event().wait)
+        frames = Frames(NATIVE, "", "", b"")
+        stage = ("streaming", 0)
+        self.stream = EventStream(follower, frames, [], 0.01, lambda: stage, Hooks())
+        gone = asyncio.Event()
+        self.leave = gone.set
+        self.task = asyncio.create_task(self.stream({}, lambda: _gone(gone), self._send))
+
+    async def _send(self, message):
+        if message["type"] == "http.response.body" and message["body"] != b": tokentrail\n":
+            self.written.append(message["body"])
+            await self.reads.wait()
+
+
+async def _gone(gone):
+    await gone.wait()
+    return {"type": "http.disconnect"}
+
+
 async def test_what_is_sent_again_does_not_pile_up():
-    """A client that acknowledges and does not read has one answer of that waiting for it, no second."""
-    held, release = [], asyncio.Event()
+    """A client that acknowledges and does not read has one answer of that waiting for it, no second; no heartbeat either."""
+    client = Unread()
+    await settled()
+    assert client.stream.send_again(b"one")
+    assert not client.stream.send_again(b"two")
+    await asyncio.wait({client.task}, timeout=0.1)
+    assert client.written == [b"one"]
+    client.reads.set()
+    await settled()
+    assert client.stream.send_again(b"three")
+    await until(lambda: len(client.written) > 3)
+    assert client.written.count(b"three") == 1
+    client.leave()
+    await client.task
 
-    async def send(message):
-        held.append(message)
-        await release.wait()
 
-    stream = EventStream.__new__(EventStream)
-    stream._ended, stream._send, stream._again, stream._side = False, send, None, set()
-    stream._head_out = asyncio.get_running_loop().create_future()
-    stream._head_out.set_result(None)
-    assert stream.send_again(b"one")
-    await settled()
-    assert not stream.send_again(b"two")
-    release.set()
-    await settled()
-    assert stream.send_again(b"three")
-    await settled()
-    assert [message["body"] for message in held] == [b"one", b"three"]
+async def test_heartbeats_of_an_unread_stream_do_not_pile_up():
+    """One heartbeat waits for a client that does not read, however long it does not."""
+    client = Unread()
+    await until(lambda: client.written)
+    await asyncio.wait({client.task}, timeout=0.1)
+    assert len(client.written) == 1
+    client.leave()
+    await client.task
