@@ -1,11 +1,13 @@
 """Retries, hedges and what follows a broken answer, on real edges and a real Kafka: one text, whoever reads it where."""
 
+import asyncio
 import json
 
 import httpx
 import pytest
 
 from compose.embedded.simulator import Simulator
+from compose.embedded.simulator.chunks import TOOL_CALL_ID
 from tests.support.processes import HEADERS, Edge, environment, write_config
 from tests.support.waiting import until
 
@@ -15,6 +17,8 @@ RUNTIME = {
     "TOKENTRAIL_HEDGE__AFTER_S": "0.4",
     "TOKENTRAIL_HEDGE__STALL_AFTER_S": "0.5",
     "TOKENTRAIL_RETRY__BACKOFF_MS": "20",
+    "TOKENTRAIL_TIMEOUT__TOOL_S": "1",
+    "TOKENTRAIL_ADMISSION__TENANT_GENERATIONS": "1",
 }
 
 
@@ -110,3 +114,42 @@ async def test_a_broken_answer_goes_on_on_any_edge(edges):
     assert "one two three and four".startswith(text_of(answer))
     assert state["attempts"][0]["continuation_point"] > 0
     assert answer.headers["x-generation-id"] in json.dumps(state)
+
+
+async def test_tools_on_the_log(edges):
+    """A tool reported on another edge is on record once and no longer awaited; an answer nobody speaks of gets a time-out."""
+    here, there = edges
+    body = asked("tools", QUICK) | {"model": "sim-tool"}
+    deed = {"status": "succeeded", "side_effect_committed": True}
+
+    async def traced(client, url):
+        state = (await client.get(url, headers=HEADERS)).json()
+        return [one["status"] for one in state["trace"] if one["kind"] == "tool_status"]
+
+    async with httpx.AsyncClient(timeout=30) as client:
+        urls = []
+        for report in (True, False):
+            answer = await called(client, here, body)
+            urls.append(f"{there.url}/v1/generations/{answer.headers['x-generation-id']}")
+            if report:
+                told = await client.post(f"{urls[0]}/tools/{TOOL_CALL_ID}", headers=HEADERS, json=deed)
+                assert (told.status_code, told.json()["may_retry"]) == (200, False)
+        silent = []
+        async with asyncio.timeout(15):
+            while not silent:
+                silent = await traced(client, urls[1])
+        assert silent == ["timeout"]
+        assert await traced(client, urls[0]) == ["succeeded"]
+
+
+async def test_calls_take_turns_on_a_real_edge(edges):
+    """Three calls of a tenant that may have one at a time are answered one after the other, and say how long they waited."""
+    here, _ = edges
+    async with httpx.AsyncClient(timeout=30) as client:
+        answers = await asyncio.gather(*(called(client, here, asked(f"turn-{i}", QUICK)) for i in range(3)))
+        assert [answer.status_code for answer in answers] == [200] * 3
+        urls = [f"{here.url}/v1/generations/{answer.headers['x-generation-id']}" for answer in answers]
+        states = [(await client.get(url, headers=HEADERS)).json() for url in urls]
+    waited_us = sorted(state["end"]["latency"]["queue_us"] for state in states)
+    assert waited_us[0] < waited_us[1] < waited_us[2]
+    assert waited_us[1] > 20_000, "the first answer's own time to its first token"
