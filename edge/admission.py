@@ -60,10 +60,13 @@ class Admission:
     Args:
         settings: the limits.
         now_us: the process's monotonic microseconds.
+        show: is given what counts the waiting.
 
     """
 
-    def __init__(self, settings: Settings, now_us: Callable[[], int]) -> None:
+    def __init__(
+        self, settings: Settings, now_us: Callable[[], int], show: Callable[[Callable[[], float]], None]
+    ) -> None:
         asked = settings.admission
         rules = Rules(
             Bounds(asked.tenant_generations, asked.tenant_starts_per_s),
@@ -76,7 +79,8 @@ class Admission:
         self._now_us = now_us
         self._waiting: dict[Place, asyncio.Future[None]] = {}
         self._timer: asyncio.TimerHandle | None = None
-        self.queue = Queue(rules)
+        self.queue = queue = Queue(rules)
+        show(lambda: queue.waiting)
 
     async def admit(
         self, caller: ApiKey, targets: "Sequence[Target]", headers: Mapping[str, str], *, follows: bool

@@ -78,6 +78,7 @@ class Metrics:
         )
 
         self._of_attempts()
+        self._of_admission()
         self._of_claims()
 
     def watch(self, health: "Health", providers: Iterable[str], now_us: Callable[[], int]) -> None:
@@ -112,6 +113,13 @@ class Metrics:
             "tokentrail_breaker_open",
             "1 while a provider is left alone",
             ["provider"],
+            registry=self.registry,
+        )
+
+    def _of_admission(self) -> None:
+        self.waiting = Gauge(
+            "tokentrail_admission_waiting",
+            "Calls that wait for room with their tenant or a provider",
             registry=self.registry,
         )
 

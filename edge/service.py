@@ -65,7 +65,7 @@ class EdgeService:
         of_log = (settings, event_log, codec, self.registry, clock)
         self.desk = Desk(*of_log, self.archive, self.configured, self.keys.ids_of)
         self.health = Health(settings)
-        self.admission = Admission(settings, clock.now_us)
+        self.admission = Admission(settings, clock.now_us, self.metrics.waiting.set_function)
         self.metrics.watch(self.health, settings.providers, clock.now_us)
         self.upstream = Upstream(settings.timeout.connect_s, settings.limit.upstream_head_bytes)
         self.signing = Signing(settings.secrets.cursor)

@@ -277,7 +277,7 @@ async def test_no_room_in_time():
         with pytest.raises(WaitedTooLong):
             await edge.begin({"x-deadline-ms": "20"})
         waiting = asyncio.ensure_future(edge.begin())
-        await until(lambda: edge.service.admission.queue.waiting)
+        await until(lambda: b"tokentrail_admission_waiting 1.0" in edge.service.metrics.render())
         await edge.service.wind_up()
         with pytest.raises(LogAway):
             await waiting
