@@ -4,9 +4,11 @@ Before this file: ``cli``. After it: ``compose.warehouse``, ``compose.questions`
 """
 
 import csv
+import re
 import sys
 from collections.abc import Sequence
 from decimal import Decimal
+from difflib import get_close_matches
 from enum import StrEnum
 from typing import Annotated, Any
 
@@ -18,9 +20,16 @@ from rich.table import Table
 from compose.commands.common import DEFAULT_DIR, FolderOption, err, out, print_json, target_of
 from compose.questions import QUESTIONS
 from compose.warehouse import Row, query
+from schemas.errors import TokentrailError
 from schemas.money import plain
 
 _BORDER_CELLS = 3  # a column's line, and a blank on each side
+
+_NAME = re.compile(r"[\w-]+")  # no statement is one word
+
+
+class UnknownQuestion(TokentrailError):
+    """No ready question has this name."""
 
 
 class Format(StrEnum):
@@ -45,6 +54,11 @@ def sql(
         _print_questions(form)
         return
     question = QUESTIONS.get(statement)
+    if question is None and _NAME.fullmatch(statement):
+        near = "".join(f" Did you mean {name!r}?" for name in get_close_matches(statement, QUESTIONS, n=1))
+        raise UnknownQuestion(
+            f"There is no ready question {statement!r}.{near} `tokentrail sql --list` shows all."
+        )
     rows = query(target_of(folder).warehouse, question.sql if question else statement)
     print_rows(rows, form)
 

@@ -71,3 +71,9 @@ def test_up_says_the_development_keys_where_it_runs_already(narrow, tmp_path, ca
     )
     up._tell(state, folder, as_json=False, title="This stack already runs")
     assert (f"{key} (acme" in capsys.readouterr().out) is is_ours
+
+
+def test_a_name_that_no_question_has_is_told_the_nearest():
+    """`tokentrail sql stall` is no SQL: it is refused before anything is asked, with the name that was meant."""
+    with pytest.raises(sql.UnknownQuestion, match=r"'stall'\. Did you mean 'stalls'"):
+        sql.sql("stall")
