@@ -9,8 +9,9 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
+from rich.markup import escape
 
-from compose.commands.common import DEFAULT_DIR, FolderOption, JsonOption, out, print_json, target_of
+from compose.commands.common import DEFAULT_DIR, FolderOption, JsonOption, err, out, print_json, target_of
 from compose.warehouse import warehouse
 from schemas.money import plain
 from sinks.exports.bill import export_bill
@@ -70,3 +71,8 @@ def bill(
         f"{made.rows} lines, {total}" + (" [yellow](draft: the month is not over)[/]" if made.draft else "")
     )
     out.print(f"  {made.path}\n  {made.cover_path}\n  {made.manifest_path}", soft_wrap=True)
+    if not made.rows:
+        # A right answer for a quiet month, and the only sign of a name that was mistyped
+        err.print(
+            f"[yellow]note:[/] the ledger has no line of {escape(repr(tenant))} in {period}.", soft_wrap=True
+        )

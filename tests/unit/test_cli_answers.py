@@ -3,9 +3,12 @@
 Before this file: ``compose.commands``. After it: nothing.
 """
 
+from contextlib import nullcontext
+from types import SimpleNamespace
+
 import pytest
 
-from compose.commands import keys, sql, up
+from compose.commands import export, keys, sql, up
 from compose.keys import of_settings
 from compose.logs import Terminal
 from compose.state import Folder, ServerInfo, StackState
@@ -77,3 +80,18 @@ def test_a_name_that_no_question_has_is_told_the_nearest():
     """`tokentrail sql stall` is no SQL: it is refused before anything is asked, with the name that was meant."""
     with pytest.raises(sql.UnknownQuestion, match=r"'stall'\. Did you mean 'stalls'"):
         sql.sql("stall")
+
+
+@pytest.mark.parametrize("rows", [0, 3])
+def test_an_empty_bill_says_for_whom_there_was_nothing(tmp_path, monkeypatch, capsys, rows):
+    """A bill without a line names its tenant beside the answer, for a name that was mistyped; one with lines does not."""
+    made = SimpleNamespace(sums={}, rows=rows, draft=False, path="a", cover_path="b", manifest_path="c")
+    monkeypatch.setattr(export, "target_of", lambda _folder: SimpleNamespace(warehouse=None))
+    monkeypatch.setattr(export, "warehouse", nullcontext)
+    monkeypatch.setattr(export, "export_bill", lambda *_args, **_more: made)
+    export.bill(
+        tenant="nobody", period="2026-10", file=tmp_path / "bill.csv", side="customer_charge", zone="UTC"
+    )
+    said = capsys.readouterr()
+    assert ("'nobody'" in said.err) is (rows == 0)
+    assert "note" not in said.out
