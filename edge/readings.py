@@ -2,7 +2,8 @@
 
 One reading of a generation at a time, ``limit.histories`` of a tenant; the others wait in the order in which they came,
 and what is above ``limit.histories_waiting`` is refused. Each tenant has a line of its own, so nobody waits behind a
-stranger, nor learns by waiting that a stranger's generation is there. Before: ``resume``. After: ``history`` reads.
+stranger, nor learns by waiting that a stranger's generation is there. An archive that
+does not answer is waited for outside of it. Before: ``resume``. After: ``history`` reads.
 """
 
 import asyncio

@@ -104,15 +104,15 @@ class Desk:
         """All that is held of a generation of the caller's tenant, by log and archive. Raises LogAway, Crowded."""
         if (settled := self._settled(caller, generation_id)) is not None:
             return settled
-        async with self.readings.turn(caller.tenant, generation_id):
-            found = await self._history(caller, generation_id)
+        found = await self._history(caller, generation_id)
         return self._settled(caller, generation_id) or found  # it may have been forgotten meanwhile
 
     async def _history(self, caller: ApiKey, generation_id: str) -> History | Refusal:
         held: History | None = None
         located = await self.locate(generation_id)
         if located is not None and located.event.tenant == caller.tenant:
-            held = await read_history(self._log, self._codec, located)
+            async with self.readings.turn(caller.tenant, generation_id):
+                held = await read_history(self._log, self._codec, located)
         if held is None or not held.whole:
             past = await self._pasts.find(
                 caller.tenant,
@@ -123,7 +123,9 @@ class Desk:
             )
             if past is not None and (unreadable := _unreadable(past.found)) is not None:
                 return unreadable
-            held = held if past is None else await read_past(past, self._log, self._codec)
+            if past is not None:
+                async with self.readings.turn(caller.tenant, generation_id):
+                    held = await read_past(past, self._log, self._codec)
         if held is None or not held.records:
             return NOT_FOUND
         return ERASED if held.erased else held

@@ -10,8 +10,10 @@ from edge.emit import EventStream, Hooks
 from edge.frames import NATIVE, Frames
 from edge.history import TURN_RECORDS, History, read_history
 from edge.readings import Crowded, Readings
+from schemas.events import Kind
+from schemas.ids import uuid7
 from schemas.limits import Limit
-from tests.support.desk import Scene
+from tests.support.desk import OWNER, Scene
 from tests.support.dialects import HEADERS, OTHER, QUICK, world
 from tests.support.edge import CODEC
 from tests.support.waiting import until
@@ -166,3 +168,39 @@ async def test_heartbeats_of_an_unread_stream_do_not_pile_up():
     assert len(client.written) == 1
     client.leave()
     await client.task
+
+
+async def test_a_silent_archive_keeps_nobody_waiting_in_line():
+    """Requests for what only the archive can have do not stand before those for what the log has."""
+    archive = SimpleNamespace(find=lambda *_: asyncio.Event().wait())
+    scene = await Scene("log", archive=archive).written()
+    settings = scene.desk._settings.limit
+    old = [
+        scene.desk.history(OWNER, uuid7(1_000 + number, number)) for number in range(settings.histories + 1)
+    ]
+    asking = [asyncio.create_task(one) for one in old]
+    await settled()
+    async with asyncio.timeout(5):
+        assert (await scene.desk.history(OWNER, scene.id)).whole
+    for one in asking:
+        assert not one.done()
+        one.cancel()
+    await asyncio.gather(*asking, return_exceptions=True)
+
+
+async def test_only_so_many_acknowledgements_are_on_record():
+    """Above the limit they are answered as ever, and the log holds no more of them."""
+    async with world(limit={"acks_noted": 2}) as two, httpx.AsyncClient(headers=HEADERS) as client:
+        script = {"ttft_ms": 0, "interval_ms": 5, "tokens": 100_000}
+        headers = {"prefer": "respond-async"}
+        asked = ASKED | {"simulate": script}
+        made = await client.post(f"{two.urls[0]}/v1/chat/completions", json=asked, headers=headers)
+        url = f"{two.urls[0]}/v1/generations/{made.json()['generation_id']}"
+        for _ in range(4):
+            said = await client.post(f"{url}/ack", json={"ranges": [[0, 0, "00000000"]]})
+            assert said.json()["nack"] == [[0, 0]]
+        await client.post(f"{url}/cancel")
+        service = two.services[0]
+        owner = service.keys.of_id("key-1")
+        records = (await service.desk.history(owner, made.json()["generation_id"])).records
+        assert sum(record.kind is Kind.CLIENT_ACK for record in records) == 2
