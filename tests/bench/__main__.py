@@ -1,4 +1,4 @@
-"""`python -m tests.bench [NAME] [--json] [--rounds N] [--quick] [--write-docs]`.
+"""`python -m tests.bench [NAME] [--json] [--rounds N] [--quick] [--peers] [--write-docs]`.
 
 Results go to stdout, one JSON object a row with `--json`, else a table; what is under way goes to stderr.
 Before: `tokentrail bench`. After: the rows, `results`, `report`.
@@ -26,6 +26,7 @@ from tests.bench import (
     row_edge,
     row_fold,
     row_freshness,
+    row_peers,
     row_resume,
     row_sink,
     row_ttft,
@@ -62,7 +63,10 @@ ROWS: dict[str, Measure] = {
     "resume": row_resume.measure,
     "cancel": row_cancel.measure,
     "week": row_week.measure,
+    "peers": row_peers.measure,
 }
+BY_NAME = frozenset({"peers"})
+"""Installs what others made, so it is measured where it is asked for."""
 
 
 def main(words: Sequence[str] | None = None) -> int:
@@ -72,6 +76,9 @@ def main(words: Sequence[str] | None = None) -> int:
     parser.add_argument("--json", action="store_true", help="one JSON object a row")
     parser.add_argument("--rounds", type=int, help="how often each side is measured")
     parser.add_argument("--quick", action="store_true", help="a short run that only shows that it works")
+    parser.add_argument(
+        "--peers", action="store_true", help="beside all rows also those that install other servers"
+    )
     parser.add_argument("--write-docs", action="store_true", help=f"also write {DOCUMENT.name} and its JSON")
     asked = parser.parse_args(words)
     if asked.rounds is not None and asked.rounds < 1:
@@ -79,7 +86,7 @@ def main(words: Sequence[str] | None = None) -> int:
     if asked.write_docs and (asked.name or asked.quick):
         parser.error("--write-docs takes all rows of one whole run")
     logging.getLogger("aiokafka").setLevel(logging.CRITICAL)
-    names = [asked.name] if asked.name else list(ROWS)
+    names = [asked.name] if asked.name else [name for name in ROWS if asked.peers or name not in BY_NAME]
     here = machine()
     if here["load_before"] > BUSY_SHARE * here["cpus"]:
         tell(f"the machine is busy (load average {here['load_before']} on {here['cpus']} CPUs): worth little")

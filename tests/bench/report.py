@@ -66,6 +66,18 @@ def _week(what: str, name: str, reach: str = "") -> tuple[Figure, ...]:
     )  # fmt: skip
 
 
+def _peers(what: str, name: str) -> tuple[Figure, ...]:
+    return tuple(
+        Figure(f"peers: {what}, {side}", "peers", who, name)
+        for side, who in (
+            ("the edge", "edge"),
+            ("another edge", "other_edge"),
+            ("Durable Streams (Node)", "durable_streams"),
+            ("fastapi-resumable-stream (Redis)", "resumable_stream"),
+        )
+    )
+
+
 _CONSUMER = "consumer per replay"
 FIGURES = (
     *_edge(20, "≤ 2.5 ms", "≤ 8 ms"),
@@ -112,6 +124,13 @@ FIGURES = (
                ("calls made of those asked", f"storm_of_{what}", "calls_percent"), "< 10 %")
         for what in ("errors", "silence")
     ),
+    *_peers("first event again p50", "first_p50_ms"),
+    *_peers("first event again p99", "first_p99_ms"),
+    *_peers("1000th event again p50", "last_p50_ms"),
+    *_peers("1000th event again p99", "last_p99_ms"),
+    *_peers("storm of 200, 1000th event p50", "storm_last_p50_ms"),
+    *_peers("storm of 200, 1000th event p99", "storm_last_p99_ms"),
+    *_peers("storm of 200, events per second", "storm_events_per_s"),
 )  # fmt: skip
 
 HEADER = ("what", "median (lowest–highest round)", "reference in the same run", "to reach")
@@ -121,7 +140,8 @@ _TITLE = """\
 
 `make bench ARGS=--write-docs` measures all of it, in less than ten minutes, and writes this file and
 `docs/benchmarks.json` beside it; a test holds them to one another. `make bench ARGS="NAME --json"` measures one row:
-`edge`, `ttft`, `fold`, `sink`, `freshness`, `resume`, `cancel` or `week`.
+`edge`, `ttft`, `fold`, `sink`, `freshness`, `resume`, `cancel`, `week` or `peers`.
+`peers` installs two other servers, so it is measured by its name, or with `--peers` beside all others.
 """
 
 _METHOD = """\
@@ -166,6 +186,12 @@ and the CPU per chunk.
   listens costs the whole answer. The storm: 1,000 clients call twice a minute, their only provider fails for ten
   minutes; extra load is what the edge's own retries and hedges add to what clients asked for. The breaker refuses most
   of that at once, so that fewer calls are made than were asked.
+- **peers**: the same 1000 events, behind the first one of an ended answer, from the edge that it ran on, from another, and
+  from two servers that do a part of it: `@durable-streams/server` in Node, file-backed, and `fastapi-resumable-stream` under
+  uvicorn with Redis (append-only file). They are filled with our answers' events, one append for each, and asked by
+  their own protocols (SSE behind an offset, behind a count). One at a time, 50 a round; then 200 clients at once over ten
+  streams. Each is one process of its own beside its store. The edge checks keys, reads a replicated log and renders
+  a dialect; the peers give back stored bytes and know no keys. A peer that cannot be installed is left out by name.
 """
 
 _NEVER = "There are no figures yet: none were taken on a quiet machine.\n"
@@ -190,7 +216,10 @@ def cells_of(rows: Sequence[Row]) -> Iterator[tuple[str, str, str, str]]:
     """The table's lines: every figure that these rows have."""
     for figure in FIGURES:
         for row in rows:
-            if row["bench"] == figure.bench and figure.streams in (None, row.get("streams")):
+            known = (
+                row["bench"] == figure.bench and figure.who in row
+            )  # a peer that was left out is in no line
+            if known and figure.streams in (None, row.get("streams")):
                 reference = ""
                 if figure.reference is not None:
                     called, who, name = figure.reference

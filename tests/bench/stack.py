@@ -120,7 +120,7 @@ class Stack:
             yield
         finally:
             del self.children[service.name]
-            await _end(process, service.stop_grace_s)
+            await end_process(process, service.stop_grace_s)
 
 
 @asynccontextmanager
@@ -192,7 +192,8 @@ async def _ready(child: Child, service: Service) -> None:
         await asyncio.sleep(_POLL_S)
 
 
-async def _end(process: asyncio.subprocess.Process, grace_s: float) -> None:
+async def end_process(process: asyncio.subprocess.Process, grace_s: float) -> None:
+    """SIGTERM, and SIGKILL where that does not help in time."""
     if process.returncode is None:
         process.send_signal(signal.SIGTERM)
         try:

@@ -10,11 +10,13 @@ from typer.testing import CliRunner
 from compose.checkout import NoCheckout, run_in_checkout
 from compose.cli import app
 from tests.bench import report
-from tests.bench.__main__ import DOCUMENT, JSON_FILE, ROWS, main, write_docs
+from tests.bench.__main__ import BY_NAME, DOCUMENT, JSON_FILE, ROWS, main, write_docs
 from tests.bench.backlog import generations_of, multiply
 from tests.bench.client import STAMP, Exchange, percentile, request_of
+from tests.bench.peers_running import peers
 from tests.bench.progress import Sample, rate_of
 from tests.bench.results import machine, row_of
+from tests.bench.row_peers import _plain
 from tests.bench.stack import BenchFailed
 from tests.support.records import CODEC, delta, generation_id, start
 
@@ -182,3 +184,31 @@ def test_the_command_passes_on_words_and_exit_code(tmp_path):
     )
     assert run_in_checkout(tmp_path, "bench", ["edge", "--json"]) == 3
     assert (tmp_path / "ran").read_text() == "edge --json"
+
+
+def test_a_peer_that_was_left_out_is_in_no_line():
+    """A row without one of its servers has the lines of the others; whole runs install nothing unless they are told to."""
+    figures = {"first_p50_ms": 1.0, "first_p99_ms": 1.0, "last_p50_ms": 1.0, "last_p99_ms": 1.0}
+    figures |= {"storm_last_p50_ms": 1.0, "storm_last_p99_ms": 1.0, "storm_events_per_s": 5.0}
+    lines = [cells[0] for cells in report.cells_of([row_of("peers", [{"edge": figures}], events=1000)])]
+    assert len(lines) == len(figures)
+    assert all(line.endswith(", the edge") for line in lines)
+    assert "peers" in BY_NAME
+
+
+async def test_a_peer_that_cannot_be_installed_is_left_out(tmp_path, monkeypatch):
+    """Without npm and Redis here both are skipped with their names and reasons, and nothing fails."""
+    said = []
+    monkeypatch.setenv("PATH", str(tmp_path))
+    async with peers(tmp_path, said.append) as found:
+        assert found == []
+    assert [re.search(r"peers: (\w+) is left out: .*not installed", line)[1] for line in said] == [
+        "durable_streams",
+        "resumable_stream",
+    ]
+
+
+def test_a_chunked_answer_loses_its_framing():
+    """Chunks that cut an event anywhere are put together again."""
+    answer = b"HTTP/1.1 200 OK\r\n\r\n5\r\ndata:\r\n4\r\n {}\n\r\n0\r\n\r\n"
+    assert _plain(answer) == b"\ndata: {}\n"

@@ -1,0 +1,164 @@
+"""The same 1000 events again, from the edge and from two servers that do a part of it: one at a time, and 200 at once.
+
+The events are those of our own answers; the peers are filled with them. Everything has ended before it is read again.
+`edge`: the one that it ran on; `other_edge`: one that never saw it. The storm: 200 clients at once over ten ended
+streams, from the first request to the last event of the last client. Before: `__main__`. After: `peers_running`.
+"""
+
+import asyncio
+import re
+import tempfile
+import time
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import NamedTuple
+
+from tests.bench.client import (
+    EVENT_ID,
+    GENERATION_ID,
+    Exchange,
+    chat_request,
+    exchange,
+    percentile,
+    request_of,
+)
+from tests.bench.peers_running import Peer, peers
+from tests.bench.results import Round, Row, row_of
+from tests.bench.stack import BenchFailed, Stack, bench_stack
+
+EVENTS_AGAIN = 1000
+STREAMS = 10
+CLIENTS = 200
+ALONE = 50
+QUICK = 5  # a part of each
+ROUNDS = 3
+LATE_S = 120.0
+EDGES = {"edge": "edge-1", "other_edge": "edge-2"}
+OUR_EVENT = re.compile(rb"\ndata: ")
+_DATA = re.compile(rb"\ndata: (\{.*\})\n")
+
+
+class Again(NamedTuple):
+    """How one side is asked for what it has: a request for each stream."""
+
+    port: int
+    mark: re.Pattern[bytes]
+    requests: list[bytes]
+
+
+async def measure(rounds: int | None, tell: Callable[[str], None], *, quick: bool) -> list[Row]:
+    """One row; a peer that does not run here is not in it."""
+    count, part = rounds or (1 if quick else ROUNDS), QUICK if quick else 1
+    found = []
+    with tempfile.TemporaryDirectory(prefix="tokentrail-peers-") as path:
+        tell("peers: installing")
+        async with (
+            bench_stack("provider", *EDGES.values(), edges=2) as stack,
+            peers(Path(path), tell) as others,
+        ):
+            sides = await _filled(stack, others)
+            for side in sides.values():
+                await _alone(side, STREAMS)  # the first of everything
+            for nth in range(count):
+                tell(f"peers: round {nth + 1} of {count}")
+                found.append(await _round(sides, ALONE // part, CLIENTS // part))
+    return [row_of("peers", found, events=EVENTS_AGAIN, clients=CLIENTS // part)]
+
+
+async def _filled(stack: Stack, others: list[Peer]) -> dict[str, Again]:
+    """The same ended streams everywhere."""
+    request = chat_request(stack.key, tokens=EVENTS_AGAIN, interval_ms=1, ttft_ms=1)
+    port = stack.ports[EDGES["edge"]]
+    answers = await asyncio.gather(*(exchange(port, request) for _ in range(STREAMS)))
+    ours: list[tuple[str, str]] = []
+    events: list[list[bytes]] = []
+    for answer in answers:
+        await answer.closed
+        answer.check()
+        head, event_id = GENERATION_ID.search(answer.whole), EVENT_ID.search(answer.whole)
+        if head is None or event_id is None:
+            raise BenchFailed(f"an answer without ids: {answer.whole[:400]!r}")
+        ours.append((head[1].decode(), event_id[1].decode()))
+        events.append(_DATA.findall(_plain(answer.whole))[: EVENTS_AGAIN + 1])
+    sides = {
+        side: Again(stack.ports[edge], OUR_EVENT, [_resume(stack.key, *each) for each in ours])
+        for side, edge in EDGES.items()
+    }
+    for peer in others:
+        asked = await asyncio.gather(*(peer.fill(f"s{nth}", each) for nth, each in enumerate(events)))
+        sides[peer.name] = Again(peer.port, peer.mark, asked)
+    return sides
+
+
+def _plain(answer: bytes) -> bytes:
+    """A chunked answer without its framing."""
+    body = answer.partition(b"\r\n\r\n")[2]
+    whole = bytearray(b"\n")
+    while body:
+        size, _, body = body.partition(b"\r\n")
+        length = int(size, 16)
+        whole += body[:length]
+        body = body[length + 2 :]
+    return bytes(whole)
+
+
+def _resume(key: str, generation_id: str, cursor: str) -> bytes:
+    path = f"/v1/generations/{generation_id}/events?dialect=openai.chat"
+    return request_of("GET", path, key, headers={"last-event-id": cursor})
+
+
+async def _round(sides: Mapping[str, Again], alone: int, clients: int) -> Round:
+    figures: dict[str, dict[str, float]] = {}
+    for name, side in sides.items():
+        figures[name] = await _alone(side, alone) | await _storm(side, clients)
+    return figures
+
+
+async def _alone(side: Again, count: int) -> dict[str, float]:
+    """One after the other."""
+    first_ms, last_ms = [], []
+    for nth in range(count):
+        asked = await _ended(await exchange(side.port, side.requests[nth % STREAMS]))
+        first, last = _first_and_last_ms(asked, side.mark)
+        first_ms.append(first)
+        last_ms.append(last)
+    first_ms.sort()
+    last_ms.sort()
+    return {
+        "first_p50_ms": percentile(first_ms, 0.5),
+        "first_p99_ms": percentile(first_ms, 0.99),
+        "last_p50_ms": percentile(last_ms, 0.5),
+        "last_p99_ms": percentile(last_ms, 0.99),
+    }
+
+
+async def _storm(side: Again, clients: int) -> dict[str, float]:
+    """All at once."""
+    began_s = time.perf_counter()
+    asked = await asyncio.gather(
+        *(exchange(side.port, side.requests[nth % STREAMS]) for nth in range(clients))
+    )
+    for each in asked:
+        await _ended(each)
+    took_s = time.perf_counter() - began_s
+    last_ms = sorted(_first_and_last_ms(each, side.mark)[1] for each in asked)
+    return {
+        "storm_last_p50_ms": percentile(last_ms, 0.5),
+        "storm_last_p99_ms": percentile(last_ms, 0.99),
+        "storm_events_per_s": clients * EVENTS_AGAIN / took_s,
+    }
+
+
+async def _ended(asked: Exchange) -> Exchange:
+    async with asyncio.timeout(LATE_S):
+        await asked.closed
+    asked.check()
+    return asked
+
+
+def _first_and_last_ms(asked: Exchange, mark: re.Pattern[bytes]) -> tuple[float, float]:
+    """From the request to the first and to the thousandth event."""
+    arrivals_ns = [at_ns for _, at_ns in asked.arrivals(mark)]
+    if len(arrivals_ns) < EVENTS_AGAIN:
+        raise BenchFailed(f"{len(arrivals_ns)} events came again, not {EVENTS_AGAIN}")
+    return (arrivals_ns[0] - asked.sent_ns) / 1e6, (arrivals_ns[EVENTS_AGAIN - 1] - asked.sent_ns) / 1e6
