@@ -39,13 +39,15 @@ class Exchange(asyncio.Protocol):
 
     Args:
         request: its bytes.
-        awaited: settle ``reached`` when so many events (`data:` lines) came; 0 for never.
+        awaited: settle ``reached`` when so many events came; 0 for never.
+        event: how one begins.
     """
 
-    def __init__(self, request: bytes, awaited: int = 0) -> None:
+    def __init__(self, request: bytes, awaited: int = 0, event: bytes = EVENT) -> None:
         loop = asyncio.get_running_loop()
         self._request = request
         self._awaited = awaited
+        self._event = event
         self._tail = b""
         self._transport: asyncio.WriteTransport | None = None
         self.sent_ns = 0
@@ -64,8 +66,8 @@ class Exchange(asyncio.Protocol):
         self.pieces.append((time.monotonic_ns(), data))
         if self._awaited > 0:
             seen = self._tail + data
-            self._awaited -= seen.count(EVENT)
-            self._tail = seen[-len(EVENT) + 1 :]
+            self._awaited -= seen.count(self._event)
+            self._tail = seen[-len(self._event) + 1 :]
             if self._awaited <= 0 and not self.reached.done():
                 self.reached.set_result(None)
 
@@ -94,7 +96,7 @@ class Exchange(asyncio.Protocol):
 
     def event_arrivals_ns(self) -> list[int]:
         """When each event arrived."""
-        return [at_ns for _, at_ns in self.arrivals(re.compile(re.escape(EVENT)))]
+        return [at_ns for _, at_ns in self.arrivals(re.compile(re.escape(self._event)))]
 
     def check(self) -> None:
         """Raise BenchFailed unless the answer is a 200."""
@@ -102,10 +104,10 @@ class Exchange(asyncio.Protocol):
             raise BenchFailed(f"a request was not answered with 200: {self.whole[:400]!r}")
 
 
-async def exchange(port: int, request: bytes, awaited: int = 0) -> Exchange:
+async def exchange(port: int, request: bytes, awaited: int = 0, event: bytes = EVENT) -> Exchange:
     """An open connection with its request sent."""
     loop = asyncio.get_running_loop()
-    _, protocol = await loop.create_connection(lambda: Exchange(request, awaited), HOST, port)
+    _, protocol = await loop.create_connection(lambda: Exchange(request, awaited, event), HOST, port)
     return protocol
 
 

@@ -189,7 +189,7 @@ and the CPU per chunk.
 - **peers**: the same 1000 events, behind the first one of an ended answer, from the edge that it ran on, from another, and
   from two servers that do a part of it: `@durable-streams/server` in Node, file-backed, and `fastapi-resumable-stream` under
   uvicorn with Redis (append-only file). They are filled with our answers' events, one append for each, and asked by
-  their own protocols (SSE behind an offset, behind a count). One at a time, 50 a round; then 200 clients at once over ten
+  their own protocols (SSE behind an offset, behind a count). One at a time, 50 a round; then 200 clients at once over four
   streams. Each is one process of its own beside its store. The edge checks keys, reads a replicated log and renders
   a dialect; the peers give back stored bytes and know no keys. A peer that cannot be installed is left out by name.
 """
