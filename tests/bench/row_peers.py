@@ -55,7 +55,7 @@ async def measure(rounds: int | None, tell: Callable[[str], None], *, quick: boo
             bench_stack("provider", *EDGES.values(), edges=2) as stack,
             peers(Path(path), tell) as others,
         ):
-            sides = await _filled(stack, others)
+            sides = await _filled(stack, others, tell)
             for side in sides.values():
                 await _alone(side, STREAMS)  # the first of everything
             for nth in range(count):
@@ -64,7 +64,7 @@ async def measure(rounds: int | None, tell: Callable[[str], None], *, quick: boo
     return [row_of("peers", found, events=EVENTS_AGAIN, clients=CLIENTS // part)]
 
 
-async def _filled(stack: Stack, others: list[Peer]) -> dict[str, Again]:
+async def _filled(stack: Stack, others: list[Peer], tell: Callable[[str], None]) -> dict[str, Again]:
     """The same ended streams everywhere."""
     request = chat_request(stack.key, tokens=EVENTS_AGAIN, interval_ms=1, ttft_ms=1)
     port = stack.ports[EDGES["edge"]]
@@ -84,7 +84,11 @@ async def _filled(stack: Stack, others: list[Peer]) -> dict[str, Again]:
         for side, edge in EDGES.items()
     }
     for peer in others:
-        asked = await asyncio.gather(*(peer.fill(f"s{nth}", each) for nth, each in enumerate(events)))
+        try:
+            asked = await asyncio.gather(*(peer.fill(f"s{nth}", each) for nth, each in enumerate(events)))
+        except (BenchFailed, OSError, EOFError) as error:
+            tell(f"peers: {peer.name} is left out: {error}")
+            continue
         sides[peer.name] = Again(peer.port, peer.mark, asked)
     return sides
 
