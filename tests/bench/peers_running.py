@@ -8,6 +8,7 @@ import asyncio
 import os
 import re
 import shutil
+import signal
 import socket
 import sys
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
@@ -144,15 +145,24 @@ async def _ask(port: int, request: bytes) -> bytes:
 
 
 async def _done(command: Sequence[str], folder: Path) -> None:
-    """Run a command to its end."""
+    """Run a command to its end; where we are stopped meanwhile, what it started is ended with it."""
     process = await asyncio.create_subprocess_exec(
-        *command, cwd=folder, stdin=asyncio.subprocess.DEVNULL, stdout=-1, stderr=asyncio.subprocess.STDOUT
+        *command,
+        cwd=folder,
+        stdin=asyncio.subprocess.DEVNULL,
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.STDOUT,
+        start_new_session=True,
     )
     try:
         async with asyncio.timeout(INSTALL_S):
             said, _ = await process.communicate()
     finally:
-        await end_process(process, READY_S)
+        if process.returncode is None:
+            os.killpg(
+                process.pid, signal.SIGKILL
+            )  # the group is its own: venv's and npm's children write, too
+            await process.wait()
     if process.returncode != 0:
         raise BenchFailed(f"{Path(command[0]).name} left with {process.returncode}: {said[-400:]!r}")
 
