@@ -154,8 +154,7 @@ class Archive:
 
     async def _ask(self, sql: str, params: Mapping[str, Any]) -> list[tuple[Any, ...]]:
         began_s = asyncio.get_running_loop().time()
-        if began_s < self._silent_until_s:
-            raise ArchiveAway("the archive does not answer at the moment")
+        self._check_heard()
         try:
             async with self._place(), _answering():
                 client = await self._connected()
@@ -168,6 +167,10 @@ class Archive:
                 self._silent_until_s = now_s + SILENT_S
             raise
         return [tuple(row) for row in answer.result_rows]
+
+    def _check_heard(self) -> None:
+        if asyncio.get_running_loop().time() < self._silent_until_s:
+            raise ArchiveAway("the archive does not answer at the moment")
 
     @asynccontextmanager
     async def _place(self) -> AsyncIterator[None]:
@@ -183,6 +186,7 @@ class Archive:
 
     async def _connected(self) -> AsyncClient:
         async with self._connecting:
+            self._check_heard()  # whoever waited here learns it from whoever went before
             if self._client is None:
                 parts = urlsplit(self._settings.url)
                 self._client = await clickhouse_connect.get_async_client(
