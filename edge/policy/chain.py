@@ -217,15 +217,9 @@ def _due(chain: Chain, start: Start, world: World, rules: Rules) -> Step:
 
 
 def _hedge(chain: Chain, reason: str, world: World, rules: Rules) -> Step:
-    """One more beside what is silent, on a provider of its own where the route has one.
-
-    It is paid by the provider whose silence it ends: one that only ever hedges has no calls of its own to pay with.
-    """
+    """One more beside what is silent, on a provider of its own where the route has one."""
     allowed = chain.committed is None and not chain.forbidden and chain.made < rules.attempts_max
     if not allowed or not 0 < len(chain.live) <= rules.in_flight_max:
-        return chain, ()
-    payer = chain.live[0][1]
-    if payer not in world.hedge_paid:
         return chain, ()
     busy = {rules.providers[target] for _, target in chain.live}
     free = [t for t in sorted(world.hedge_paid) if world.pushed_us[t] <= world.now_us]
@@ -236,4 +230,4 @@ def _hedge(chain: Chain, reason: str, world: World, rules: Rules) -> Step:
         return chain, ()
     target = min(targets, key=lambda t: (chain.failed.count(t), t))
     chain, actions = _start(chain, Start(chain.made, target, reason, None, None, chain.live[-1][0]))
-    return chain, (Pay(payer, hedge=True), *actions)
+    return chain, (Pay(target, hedge=True), *actions)

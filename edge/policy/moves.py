@@ -58,10 +58,7 @@ class Start(NamedTuple):
 
 
 class Pay(NamedTuple):
-    """Take one token of this target's provider: it is decided, so nobody else is promised the same one.
-
-    A retry is paid by whom it calls, a hedge by whom it runs beside.
-    """
+    """Take one token for an attempt at this target: it is decided, so nobody else is promised the same one."""
 
     target: int
     hedge: bool = False
