@@ -26,6 +26,9 @@ from tests.support.processes import HEADERS, KEY
 TIMES = Times(idle_s=6, read_s=60, session_s=120, backoff_s=0.02, backoff_max_s=0.2, call_tries=200)
 MESSAGES = [{"role": "user", "content": "hi"}]
 AGAIN_S = 0.05
+TRIES_MAX = 300
+ENDINGS = ("edge_lost", "log_unavailable")
+"""How a stream may end whose edge died, or stood still."""
 
 
 def asked(source, **more):
@@ -38,6 +41,7 @@ def asked(source, **more):
 async def resumer(world):
     """A client of thirty lines that sends Last-Event-ID."""
     source, seen, last_id = world.source, Seen("resumer", dialect="openai.chat", seqs=[]), None
+    said = []
     key, body = f"{source.random()}", asked(world.source)
     async with new_client() as client:
         while True:
@@ -53,6 +57,11 @@ async def resumer(world):
             with contextlib.suppress(httpx.TransportError):
                 async with call as response:
                     seen.generation_id = response.headers.get("x-generation-id", seen.generation_id)
+                    said.append(response.status_code)
+                    if len(said) > TRIES_MAX:
+                        raise RuntimeError(
+                            f"{seen.generation_id} behind {last_id}: {said[-5:]}, {len(seen.seqs)} events"
+                        )
                     if response.status_code == httpx.codes.NO_CONTENT:
                         return seen
                     async for piece in response.aiter_raw():
@@ -97,7 +106,7 @@ async def openai_python(world):
                     for call in choice.delta.tool_calls or ():
                         seen.arguments += call.function.arguments or ""
         except openai.APIError as error:
-            seen.unended = None if error.code in ("edge_lost", "log_unavailable") else repr(error)
+            seen.unended = None if error.code in ENDINGS else repr(error)
     return seen
 
 
@@ -117,7 +126,7 @@ async def anthropic_python(world):
                     seen.text += getattr(event.delta, "text", "")
                     seen.arguments += getattr(event.delta, "partial_json", "")
         except anthropic.APIError as error:
-            seen.unended = None if "edge_lost" in str(error) else repr(error)
+            seen.unended = None if any(code in str(error) for code in ENDINGS) else repr(error)
     return seen
 
 

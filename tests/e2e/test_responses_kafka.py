@@ -17,7 +17,7 @@ ASKED = {"model": "sim-fast", "input": "go", "background": True}
 @pytest.fixture
 async def simulator():
     """Give a provider in this process."""
-    async with Simulator(port=0) as running:
+    async with Simulator(port=0, first=500_000) as running:
         yield running
 
 

@@ -77,7 +77,9 @@ class Place:
         """Do what the events sink does, once, with all that the log holds now."""
         intake, block = EventIntake(Codec()), []
         for record in await log_of(self.kafka, EVENTS):
-            with contextlib.suppress(Poison):  # what another test left on the shared log: a sink's dead letter
+            with contextlib.suppress(
+                Poison
+            ):  # what another test left on the shared log: a sink's dead letter
                 row = intake.row(record)
                 block += [] if row is None else [row]
         await asyncio.to_thread(self.store.insert, rows.EVENTS, block, f"{len(block)} rows")

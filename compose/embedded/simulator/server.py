@@ -65,17 +65,24 @@ class Simulator:
     Args:
         port: on 127.0.0.1; 0 picks a free one.
         seed: mixed into the text of answers whose request names none.
+        first: the number in its first answer's id; ids of providers that share a log must differ, as real ones do.
         traits: how it answers what is neither a preset nor scripted, whatever the model is called; None: 404.
 
     """
 
     def __init__(
-        self, port: int = 0, *, seed: int = 0, host: str = "127.0.0.1", traits: Traits | None = None
+        self,
+        port: int = 0,
+        *,
+        seed: int = 0,
+        host: str = "127.0.0.1",
+        first: int = 0,
+        traits: Traits | None = None,
     ) -> None:
         self.host, self.port, self._seed, self._traits = host, port, seed, traits
         self._drawn = 0
         self.requests: deque[SeenRequest] = deque(maxlen=REMEMBERED_MAX)
-        self._seen_count = 0
+        self._seen_count = first
         self._calls: OrderedDict[str, int] = OrderedDict()  # simulate_id → calls so far
         self._stopping = False
         self._runner: web.AppRunner | None = None

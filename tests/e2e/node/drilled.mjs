@@ -10,7 +10,7 @@ import * as tokentrail from "../../../edge/clients/js/src/index.js";
 
 globalThis.AI_SDK_LOG_WARNINGS = false;
 const LIMITS = { spreadMs: 5, backoffMs: 20, backoffMsMax: 200, openAttempts: 200, idleMs: 6_000, pollMs: 50 };
-const LOST = /edge_lost|edge died/;
+const LOST = /edge_lost|edge died|log_unavailable|takes no records/;
 
 const sdks = {
   openai: async ({ urls, key, body, fetch }, seen) => {

@@ -17,7 +17,7 @@ const CALLS = {
   "/v1/messages": { model: "sim-fast", messages: MESSAGES, max_tokens: 1000 },
   "/v1/responses": { model: "sim-fast", input: MESSAGES },
 };
-const LIMITS = { spreadMs: 5, backoffMs: 10, idleMs: 2_000, pollMs: 20 };
+const LIMITS = { spreadMs: 5, backoffMs: 10, openAttempts: 20, idleMs: 2_000, pollMs: 20 };
 
 const sdkOf = {
   "openai chat": async ({ url, key, simulate, fetch }) => {
