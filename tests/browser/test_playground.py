@@ -6,6 +6,7 @@ import re
 
 import httpx
 import pytest
+from playwright.async_api import expect
 
 from tests.support.browser import ENDLESS, SHORT, STEADY
 from tests.support.cutting import WHOLE, Cut
@@ -66,9 +67,11 @@ async def test_every_dialect(two, tab_on, dialect):
         await tab.said("status", "Complete")
         await tab.said("facts", dialect)
         await page.locator(".text strong", has_text="bold").wait_for()
-        assert await page.text_content(".tool_call summary") == "Tool call: weather"
-        assert await page.text_content(".tool_call pre") == arguments
-        assert await page.locator(".reasoning details:not([open])").count() == ("reasoning_tokens" in script)
+        await expect(page.locator(".tool_call summary")).to_have_text("Tool call: weather")
+        await expect(page.locator(".tool_call pre")).to_have_text(arguments)
+        await expect(page.locator(".reasoning details:not([open])")).to_have_count(
+            int("reasoning_tokens" in script)
+        )
         assert await tab.as_sent() == text
 
 
