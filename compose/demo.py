@@ -207,7 +207,7 @@ async def _resume(edge_url: str, key: str, generation_id: str, last_id: str | No
 
 
 async def _wait_for_row(clickhouse: ClickHouse, generation_id: str, ended_s: float) -> tuple[Row, float]:
-    rows = await _poll(
+    rows = await wait_for_rows(
         clickhouse,
         "SELECT * FROM generations_final WHERE generation_id = {id:UUID}",
         generation_id,
@@ -217,7 +217,7 @@ async def _wait_for_row(clickhouse: ClickHouse, generation_id: str, ended_s: flo
 
 
 async def _wait_for_ledger(clickhouse: ClickHouse, generation_id: str) -> list[Row]:
-    return await _poll(
+    return await wait_for_rows(
         clickhouse,
         "SELECT * FROM ledger_current WHERE generation_id = {id:UUID} ORDER BY attempt, side, bucket",
         generation_id,
@@ -225,7 +225,8 @@ async def _wait_for_ledger(clickhouse: ClickHouse, generation_id: str) -> list[R
     )
 
 
-async def _poll(clickhouse: ClickHouse, sql: str, generation_id: str, what: str) -> list[Row]:
+async def wait_for_rows(clickhouse: ClickHouse, sql: str, generation_id: str, what: str) -> list[Row]:
+    """The rows of a query about a generation, once there are any; DemoFailed where none come in time."""
     deadline_s = time.monotonic() + ROW_DEADLINE_S
     while True:
         rows = await asyncio.to_thread(query, clickhouse, sql, {"id": generation_id})

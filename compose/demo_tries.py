@@ -6,15 +6,13 @@ what was tried and which try supplied it. Only the simulator can be told to fail
 """
 
 import asyncio
-import time
 import uuid
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 from compose.client import EdgeClient
-from compose.demo import PROMPT, ROW_DEADLINE_S, DemoFailed, Tell
+from compose.demo import PROMPT, DemoFailed, Tell, wait_for_rows
 from compose.state import StackState
-from compose.warehouse import query
 from schemas.settings import ClickHouse
 
 HEDGE_AFTER_S = 1.5
@@ -27,7 +25,7 @@ _SCRIPTS: Mapping[str, list[dict[str, Any]]] = {
     "retry": [{"error_after": 0}, _GOOD],
     "hedge": [{"hang_after": 0}, _GOOD],
 }
-_POLL_S = 0.05
+_ATTEMPTS = "SELECT attempts FROM generations_final WHERE generation_id = {id:UUID}"
 
 
 class Tried(NamedTuple):
@@ -83,7 +81,8 @@ async def _tried(
             raise DemoFailed(f"{edge_url} answered {stream.status}: {stream.answer.text}")
         generation_id = stream.headers.get("X-Generation-Id", "")
         frames = [frame async for frame in stream.frames]
-    attempts = await _attempts(clickhouse, generation_id)
+    rows = await wait_for_rows(clickhouse, _ATTEMPTS, generation_id, "generation")
+    attempts = sorted(rows[0]["attempts"], key=lambda attempt: int(attempt["attempt"]))
     return Tried(
         generation_id,
         tuple(str(attempt["reason"]) for attempt in attempts),
@@ -91,13 +90,3 @@ async def _tried(
         next((int(attempt["attempt"]) for attempt in attempts if attempt["committed"]), None),
         sum('"content":"' in frame.data and '"content":""' not in frame.data for frame in frames),
     )
-
-
-async def _attempts(clickhouse: ClickHouse, generation_id: str) -> list[dict[str, Any]]:
-    sql = "SELECT attempts FROM generations_final WHERE generation_id = {id:UUID}"
-    deadline_s = time.monotonic() + ROW_DEADLINE_S
-    while not (rows := await asyncio.to_thread(query, clickhouse, sql, {"id": generation_id})):
-        if time.monotonic() > deadline_s:
-            raise DemoFailed(f"ClickHouse has no row of {generation_id} after {ROW_DEADLINE_S:.0f} s.")
-        await asyncio.sleep(_POLL_S)
-    return sorted(rows[0]["attempts"], key=lambda attempt: int(attempt["attempt"]))

@@ -77,11 +77,6 @@ class AsyncShell(Base):
                 with suppress(*self._flavour.lost):  # as above
                     await (await self._send(request)).aclose()
 
-    def let_go(self) -> Any:
-        """The response of a stream that is not ours to keep whole; whoever takes it closes it."""
-        response, self.response = self.response, None
-        return response
-
     async def _do(self, effect: Ask | Tell | Read | ReadAll | Wait | Keep | Repair) -> Any:
         match effect:
             case Ask():

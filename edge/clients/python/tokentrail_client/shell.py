@@ -67,6 +67,11 @@ class Base:
         self._told: Any = None
         self._over = False
 
+    def let_go(self) -> Any:
+        """The response of a stream that is not ours to keep whole; whoever takes it closes it."""
+        response, self.response = self.response, None
+        return response
+
     def _keep(self, keep: Keep) -> None:
         if self._store is not None:
             self._store.keep(
@@ -135,11 +140,6 @@ class Shell(Base):
         if request is not None:
             with suppress(*self._flavour.lost):  # the grace time ends what this did not reach
                 self._send(request).close()
-
-    def let_go(self) -> Any:
-        """The response of a stream that is not ours to keep whole; whoever takes it closes it."""
-        response, self.response = self.response, None
-        return response
 
     def _do(self, effect: Ask | Tell | Read | ReadAll | Wait | Keep | Repair) -> Any:
         match effect:
