@@ -78,7 +78,8 @@ class Generation:
         self.erased = False
         self.readers = 0
         self.ended = asyncio.Event()
-        self.head: asyncio.Future[Head] = asyncio.get_running_loop().create_future()
+        self._loop = asyncio.get_running_loop()
+        self.head: asyncio.Future[Head] = self._loop.create_future()
         self.provider_error: ProviderError | None = None
         self.first_emit_us: int | None = None
         self.admission_us: int | None = (
@@ -155,6 +156,6 @@ class Generation:
 
     async def news(self) -> None:
         """Wait until something changed."""
-        waiter = asyncio.get_running_loop().create_future()
+        waiter = self._loop.create_future()
         self._waiters.append(waiter)
         await waiter
