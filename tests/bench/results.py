@@ -7,6 +7,8 @@ import datetime as dt
 import os
 import platform
 import statistics
+import sys
+import sysconfig
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -43,7 +45,14 @@ def machine() -> Row:
         "cpu": models[0] if models else platform.machine(),
         "memory_gib": round(int(meminfo[meminfo.index("MemTotal:") + 1]) / 2**20, 1),
         "kernel": f"{platform.system()} {platform.release()}",
-        "python": platform.python_version(),
+        "python": f"{platform.python_version()} ({'an' if _optimised() else 'not an'} optimised build)",
         "load_before": round(os.getloadavg()[0], 2),
         "at": dt.datetime.now(dt.UTC).isoformat(timespec="minutes"),
     }
+
+
+def _optimised() -> bool:
+    """Whether this Python was compiled with profile-guided optimisation, as `requirements/find-python` judges it."""
+    return sys.base_prefix == "/usr" or "--enable-optimizations" in (
+        sysconfig.get_config_var("CONFIG_ARGS") or ""
+    )
