@@ -21,6 +21,7 @@ This package imports nothing of ours and does no I/O. Reading order:
 ``parts``                 records above the size limit: cut and joined
 ``avro``                  the records' Avro schemas, made from the Python types; committed as ``avro/*.avsc``
 ``avro_writer``           Avro bytes of our own structs, fast
+``avro_reader``           our own structs of those bytes, fast
 ``codec``                 Avro single-object encoding and its schema lookup by fingerprint
 ``registry``              the schemas topic as a rule: announce what we write, learn what others wrote
 ``topics``                every topic with its settings and the reason for them

@@ -3,7 +3,7 @@
 fastavro's writer spends its time proving which branch of a union a value belongs to (20 µs for a delta); a struct says
 that by its type. So each type has one straight function, made once as source text from its fields, as the standard
 library's dataclasses are: no call per field, and what holds its default is put down in runs. The bytes are fastavro's,
-which a property test holds; reading stays with fastavro. Before: ``avro``. After: ``codec``.
+which a property test holds. Before: ``avro``. After: ``avro_reader`` reads them; ``codec``.
 """
 
 import typing

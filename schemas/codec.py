@@ -1,10 +1,11 @@
 """Avro single-object encoding: ``C3 01``, the CRC-64-AVRO fingerprint, the body.
 
-Decoding an own record needs no lookup. A foreign fingerprint is resolved with the schema that the schemas topic gives
-for it (``learn``); until then it is ``SchemaUnknown`` (transient). What can never be read is ``Poison`` with its reason.
+Decoding an own record needs no lookup, and no fastavro where it is as our own writer writes it (``avro_reader``). A
+foreign fingerprint is resolved with the schema that the schemas topic gives for it (``learn``); until then it is
+``SchemaUnknown`` (transient). What can never be read is ``Poison`` with its reason.
 The only file of this package that imports fastavro.
 
-Before: ``avro``. After: the shells (edge log, fold, sinks).
+Before: ``avro_writer``, ``avro_reader``. After: the shells (edge log, fold, sinks).
 """
 
 import io
@@ -17,6 +18,7 @@ import msgspec
 from fastavro.schema import SchemaParseException, fingerprint, to_parsing_canonical_form
 
 from schemas.avro import MAJOR, RECORDS, schema_of
+from schemas.avro_reader import reader_of
 from schemas.avro_writer import writer_of
 from schemas.errors import Poison, SchemaUnknown
 from schemas.events import Struct
@@ -38,6 +40,7 @@ class Codec:
     def __init__(self) -> None:
         self._own: dict[type[Struct], tuple[bytes, Any]] = {}
         self._write: dict[type[Struct], tuple[bytes, Callable[[Struct], bytes]]] = {}
+        self._read: dict[type[Struct], Callable[[bytes, int], Any]] = {}
         self._names: dict[type[Struct], str] = {}
         self._writers: dict[bytes, Any] = {}
         self._newer: set[bytes] = set()
@@ -47,6 +50,7 @@ class Codec:
             fp, parsed = _parse(schema)
             self._own[record] = (MAGIC + fp, parsed)
             self._write[record] = (MAGIC + fp, writer_of(record))
+            self._read[record] = reader_of(record)
             self._names[record] = record.__name__
             self._writers[fp] = parsed
             self.own_schemas[fp.hex()] = json.dumps(schema, separators=(",", ":"))
@@ -87,26 +91,16 @@ class Codec:
         if len(data) < HEADER_BYTES or data[:2] != MAGIC:
             raise Poison("undecodable", "no Avro single-object header (C3 01 and a fingerprint)")
         header, own = self._own[record]
-        if data[:HEADER_BYTES] == header:
-            writer, reader = own, None
-        else:
-            writer, reader = self._foreign(data[2:HEADER_BYTES], record), own
-        stream = io.BytesIO(data)
-        stream.seek(HEADER_BYTES)
+        if data[:HEADER_BYTES] != header:
+            return _by_fastavro(data, self._foreign(data[2:HEADER_BYTES], record), own, record)
         try:
-            values = fastavro.schemaless_reader(stream, writer, reader)
-        except fastavro.read.SchemaResolutionError as error:
-            raise Poison(_resolution_reason(str(error)), str(error)) from error
+            value: T = self._read[record](data, HEADER_BYTES)
         except (
-            Exception
-        ) as error:  # fastavro raises what the bytes lead it into: struct, index, overflow, unicode …
-            raise Poison("undecodable", f"{type(error).__name__}: {error}") from error
-        if stream.read(1):
-            raise Poison("undecodable", "bytes are left behind the record")
-        try:
-            return msgspec.convert(values, record)
-        except msgspec.ValidationError as error:
-            raise Poison(_validation_reason(str(error)), str(error)) from error
+            ValueError,
+            IndexError,
+        ):  # not as our writer writes: fastavro says whether it is poison, and why
+            return _by_fastavro(data, own, None, record)
+        return value
 
     def _foreign(self, fp: bytes, record: type[Struct]) -> Any:
         if fp in self._newer:
@@ -119,6 +113,25 @@ class Codec:
         if str(writer["name"]).rsplit(".", 1)[-1] != self._names[record]:
             raise Poison("undecodable", f"a {writer['name']} where a {self._names[record]} belongs")
         return writer
+
+
+def _by_fastavro(data: bytes, writer: Any, reader: Any, record: type[T]) -> T:
+    stream = io.BytesIO(data)
+    stream.seek(HEADER_BYTES)
+    try:
+        values = fastavro.schemaless_reader(stream, writer, reader)
+    except fastavro.read.SchemaResolutionError as error:
+        raise Poison(_resolution_reason(str(error)), str(error)) from error
+    except (
+        Exception
+    ) as error:  # fastavro raises what the bytes lead it into: struct, index, overflow, unicode …
+        raise Poison("undecodable", f"{type(error).__name__}: {error}") from error
+    if stream.read(1):
+        raise Poison("undecodable", "bytes are left behind the record")
+    try:
+        return msgspec.convert(values, record)
+    except msgspec.ValidationError as error:
+        raise Poison(_validation_reason(str(error)), str(error)) from error
 
 
 def check_key(key: bytes | None, generation_id: str) -> None:
