@@ -270,6 +270,8 @@ class Follower:
             self._first_seen = event.seq if self._first_seen is None else self._first_seen
         wanted = self.reading.next_seq
         verdict = self.reading.offer(event)
+        if verdict is Verdict.DELIVER and event.seq == self._wanted - 1:
+            return  # the reader's own cursor is this terminal: it has it, and nothing follows
         if verdict is Verdict.DELIVER:
             self.jumped = self.jumped or (event.seq or 0) > wanted
             self._ready.append(delivered)

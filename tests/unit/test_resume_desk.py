@@ -310,6 +310,20 @@ async def test_an_edge_that_lost_its_lease_answers_from_the_log():
     assert refused(await scene.ask(after="4")) == (204, "ended")
 
 
+async def test_another_writers_terminal_is_not_given_twice():
+    """Its own edge slept and does not know it yet: who has the finder's terminal already gets it no second time."""
+    scene = await Scene("memory").written(end=None)
+    finder = Writer(scene.writer.clock, scene.writer.log, edge_id="finder")
+    finder.recorder.next_seq = 4
+    finder.fail("edge_lost")
+    await turns()
+    opened = await scene.ask(last_event_id=scene.cursor(4))
+    client = Client(opened.follower)
+    scene.writer.generation.leave_memory()
+    assert (await client.done()).seqs == []
+    assert refused(await scene.ask(last_event_id=scene.cursor(4))) == (204, "ended")
+
+
 async def test_a_generation_is_looked_for_around_its_time_alone(scene):
     """An id of this minute whose records came an hour later is not scanned for."""
     scene.writer.clock.us += 3_600_000_000
