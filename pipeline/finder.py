@@ -7,14 +7,14 @@ appends is read like any other record. Before: ``fold_service``. After: ``orphan
 import asyncio
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import structlog
 
 from pipeline.fold import FoldPartition
 from pipeline.generation import Generation
 from pipeline.kafka import FoldConsumer, Message, Producer
-from pipeline.orphans import LogWatch, Patience, Probe, lost, verdict
+from pipeline.orphans import LogWatch, Patience, Probe, Probes, lost, verdict
 from pipeline.schema_wait import Waiting
 from schemas.codec import Codec
 from schemas.errors import Transient
@@ -36,6 +36,7 @@ class Watched:
     fold: FoldPartition
     watch: LogWatch
     waiting: Waiting | None = None
+    probes: Probes = field(default_factory=Probes)
 
 
 class Finder:
@@ -86,9 +87,10 @@ class Finder:
                 continue
             one.watch.answered(answered_us, self._patience)
             if self._partitions.get(partition) is one:
-                probe = Probe(begun_us, end, one.fold.position)
-                due = lost(one.fold.open, probe, one.watch.returned_us, self._patience)
-                found += [(partition, generation) for generation in due]
+                probe = one.probes.folded(Probe(begun_us, end, one.fold.position))
+                if probe is not None:
+                    due = lost(one.fold.open, probe, one.watch.returned_us, self._patience)
+                    found += [(partition, generation) for generation in due]
         if found:
             # every verdict is made before any is sent: while that is awaited, the fold goes on
             verdicts = [(partition, generation, verdict(generation)) for partition, generation in found]

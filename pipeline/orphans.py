@@ -1,7 +1,8 @@
 """Generations whose edge went silent: when they are lost, and the records that say so.
 
-A generation is lost when an end-offset request, begun ``orphan_after_us`` after its last record was read, is answered
-with the position that is already folded, and not within that time of the log's own return. One that is still open so
+A generation is lost when everything below the answer of an end-offset request, begun ``orphan_after_us`` after its last
+record was read, is folded, and not within that time of the log's own return. What others have written behind that answer
+says nothing for it: a busy partition's position is rarely the very answer. One that is still open so
 long after its own limit is ended the same way. What is appended is the decision: the fold reads it as any other record
 and never decides again.
 
@@ -11,7 +12,7 @@ monotonic clock unless a name says ``wall`` or ``elapsed``. Before: ``fold``. Af
 """
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from msgspec import structs
 
@@ -73,18 +74,41 @@ class LogWatch:
 
 @dataclass(frozen=True, slots=True)
 class Probe:
-    """One end-offset request: when it was begun, what it was answered, and what was folded when the answer came."""
+    """One end-offset request: when it was begun, what it was answered, and what is folded by now."""
 
     begun_us: int
     end_offset: int
     position: int
 
 
+class Probes:
+    """The end-offset requests of one partition: which of them can be judged."""
+
+    __slots__ = ("_waiting",)
+
+    def __init__(self) -> None:
+        self._waiting: Probe | None = None
+
+    def folded(self, probe: Probe) -> Probe | None:
+        """Take an answer; the newest one up to which everything is folded, None where there is none yet.
+
+        Where the fold is always a little behind the end, an answer waits until the fold has come so far.
+        """
+        waited, self._waiting = self._waiting, None
+        if probe.position >= probe.end_offset:
+            return probe
+        if waited is None or probe.position < waited.end_offset:
+            self._waiting = waited or probe
+            return None
+        self._waiting = probe
+        return replace(waited, position=probe.position)
+
+
 def lost(
     generations: Iterable[Generation], probe: Probe, returned_us: int, patience: Patience
 ) -> list[Generation]:
     """The generations that this probe proves lost or overdue."""
-    if probe.end_offset != probe.position or probe.begun_us - returned_us < patience.orphan_after_us:
+    if probe.position < probe.end_offset or probe.begun_us - returned_us < patience.orphan_after_us:
         return []
     return [generation for generation in generations if _is_due(generation, probe.begun_us, patience)]
 

@@ -1,6 +1,6 @@
 """When a generation is lost, and what is appended then."""
 
-from pipeline.orphans import LogWatch, Patience, Probe, lost, verdict
+from pipeline.orphans import LogWatch, Patience, Probe, Probes, lost, verdict
 from schemas.events import Dispatch, Kind, LogEvent, Outcome
 from tests.support.folding import (
     CODEC,
@@ -51,6 +51,23 @@ def test_not_while_something_is_unread():
     """An answer beyond the folded position may hold the sign of life: nothing is decided."""
     fold = silent_fold()
     assert found(fold, 1_100, end_offset=fold.position + 1) == []
+
+
+def test_what_others_write_behind_the_answer_saves_nobody():
+    """A busy partition is folded beyond the answer when that comes: the silent generation in it is lost all the same."""
+    fold = silent_fold()
+    assert len(found(fold, 1_100, end_offset=fold.position - 1)) == 1
+
+
+def test_an_answer_waits_for_a_fold_that_is_always_behind():
+    """The fold never stands at the end: the older answer is judged once it is folded, and the newer one waits."""
+    probes = Probes()
+    assert probes.folded(Probe(10, 100, 90)) is None
+    assert probes.folded(Probe(20, 200, 99)) is None
+    assert probes.folded(Probe(30, 300, 290)) == Probe(10, 100, 290)
+    assert probes.folded(Probe(40, 400, 390)) == Probe(30, 300, 390)
+    assert probes.folded(Probe(50, 500, 500)) == Probe(50, 500, 500)
+    assert probes.folded(Probe(60, 600, 590)) is None
 
 
 def test_not_within_the_orphan_time_of_the_logs_return():
