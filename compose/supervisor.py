@@ -154,7 +154,8 @@ class Supervisor:
                 raise StartFailed(f"{name} does not start ({how}). {self._last_words(child)}")
             self._say(name, f"ended ({how}); it is started again in {child.restarts.delay_s:.1f} s")
             with contextlib.suppress(TimeoutError):  # the delay passed and nobody asked to stop
-                await asyncio.wait_for(child.stop.wait(), child.restarts.delay_s)
+                async with asyncio.timeout(child.restarts.delay_s):
+                    await child.stop.wait()
 
     async def _live(self, child: _Child) -> str:
         """Start the process and stay with it to its end, or end it when it is to stop; how it ended, in words."""
@@ -222,7 +223,8 @@ class Supervisor:
         _signal(process, signal.SIGTERM)
         _signal(process, signal.SIGCONT)  # a frozen process ends only after it thawed
         try:
-            await asyncio.wait_for(process.wait(), service.stop_grace_s)
+            async with asyncio.timeout(service.stop_grace_s):
+                await process.wait()
         except TimeoutError:
             self._say(service.name, f"still runs {service.stop_grace_s:.0f} s after SIGTERM: killed")
             _signal(process, signal.SIGKILL)

@@ -133,7 +133,8 @@ class Once:
 
     async def _bounded(self, work: "asyncio._CoroutineLike[Claim | None]") -> Claim | None:
         try:
-            return await asyncio.wait_for(work, self.bound_s)
+            async with asyncio.timeout(self.bound_s):
+                return await work
         except TimeoutError as error:
             raise LogAway(_UNDECIDED) from error
 
@@ -210,7 +211,8 @@ class Once:
         self._calls[key] += 1
         try:
             try:
-                await asyncio.wait_for(lock.acquire(), self.bound_s)
+                async with asyncio.timeout(self.bound_s):
+                    await lock.acquire()
             except TimeoutError as error:
                 raise LogAway(_UNDECIDED) from error
             try:

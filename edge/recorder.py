@@ -125,7 +125,8 @@ class Recorder:
             settled = asyncio.get_running_loop().create_future()
             self._settled.append(settled)
             try:
-                await asyncio.wait_for(settled, timeout_s)
+                async with asyncio.timeout(timeout_s):
+                    await settled
             except TimeoutError:
                 return False
         return not self.failed

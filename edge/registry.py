@@ -135,7 +135,8 @@ class Registry:
         if key not in self._aliases:
             news = self._alias_news.setdefault(key, asyncio.Event())
             with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(news.wait(), ALIAS_WAIT_S)
+                async with asyncio.timeout(ALIAS_WAIT_S):
+                    await news.wait()
             self._alias_news.pop(key, None)
         return self._aliases.get(key)
 

@@ -148,7 +148,8 @@ class BillingAgent:
         """Wait for the next try; where the worker stops instead, give up loudly."""
         self.retries += 1
         try:
-            await asyncio.wait_for(self._stopping.wait(), backoff_s)
+            async with asyncio.timeout(backoff_s):
+                await self._stopping.wait()
         except TimeoutError:
             return
         raise RuntimeError("the worker stops while a record is not settled; it is read again") from why

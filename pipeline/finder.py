@@ -70,7 +70,8 @@ class Finder:
         while not stopping.is_set():
             await self._probe(min(ANSWER_LIMIT_S, every_s * 2))
             try:
-                await asyncio.wait_for(stopping.wait(), every_s)
+                async with asyncio.timeout(every_s):
+                    await stopping.wait()
             except TimeoutError:
                 continue
 

@@ -202,7 +202,8 @@ class FoldService:
         """Wait before the next try; the backoff after that. Stopping where the worker is asked to end."""
         log.warning("waiting for the log", error=str(failure), backoff_s=backoff_s)
         try:
-            await asyncio.wait_for(self._stopping.wait(), backoff_s)
+            async with asyncio.timeout(backoff_s):
+                await self._stopping.wait()
         except TimeoutError:
             return min(backoff_s * 2, BACKOFF_MAX_S)
         raise Stopping("stopped while the log takes no records; what was read is read again") from failure

@@ -74,7 +74,8 @@ class SchemaTopic:
                 raise Poison("schema_version", f"schema {fingerprint} is not in {SCHEMAS.name}")
             log.warning("a schema is not known yet", fingerprint=fingerprint)
             try:
-                await asyncio.wait_for(self._stopping.wait(), backoff_s)
+                async with asyncio.timeout(backoff_s):
+                    await self._stopping.wait()
             except TimeoutError:
                 backoff_s = min(backoff_s * 2, BACKOFF_MAX_S)
 

@@ -241,8 +241,8 @@ class KafkaLog:
         wait_s = self._settings.kafka.request_timeout_ms / 1000 + SETTLE_MARGIN_S
         producer = self._producers[-1]
         try:
-            sent = producer.send_and_wait(topic, value, key=key, partition=partition)
-            done = await asyncio.wait_for(sent, wait_s)
+            async with asyncio.timeout(wait_s):
+                done = await producer.send_and_wait(topic, value, key=key, partition=partition)
         except (KafkaError, OSError, TimeoutError) as error:
             await self._replace(producer)
             raise LogAway(f"{topic} takes no records ({error!r})") from error
@@ -267,7 +267,8 @@ class KafkaLog:
             except KafkaTimeoutError:
                 log.warning("the producer has no room yet, the batch was not queued", partition=partition)
         try:
-            done = await asyncio.wait_for(future, wait_s)
+            async with asyncio.timeout(wait_s):
+                done = await future
         except Exception as error:
             await self._replace(producer)
             raise LogAway(f"partition {partition} did not take a batch ({error!r})") from error

@@ -107,7 +107,8 @@ class FoldConsumer:
         if self._client is None:
             return
         try:
-            await asyncio.wait_for(self._client.stop(), STOP_LIMIT_S)
+            async with asyncio.timeout(STOP_LIMIT_S):
+                await self._client.stop()
         except TimeoutError:
             log.warning("the consumer did not leave in time")
 
@@ -158,7 +159,8 @@ class FoldConsumer:
 
     async def _ends(self, tps: list[Any], limit_s: float) -> dict[Any, int] | None:
         try:
-            ends: dict[Any, int] = await asyncio.wait_for(self._client.end_offsets(tps), limit_s)
+            async with asyncio.timeout(limit_s):
+                ends: dict[Any, int] = await self._client.end_offsets(tps)
         except (KafkaError, TimeoutError):
             return None
         return ends

@@ -88,7 +88,8 @@ class Producer:
         limit_s = self._settings.request_timeout_ms / 1000 + UNRESOLVED_S
         try:
             futures = [await _send(client, message) for message in messages]
-            await asyncio.wait_for(asyncio.gather(*futures), limit_s)
+            async with asyncio.timeout(limit_s):
+                await asyncio.gather(*futures)
         except MessageSizeTooLargeError:
             raise  # no later try can send it: a bug of whoever made the record
         except (KafkaError, TimeoutError) as error:
@@ -119,6 +120,7 @@ async def _send(client: Any, message: Message) -> asyncio.Future[Any]:
 
 async def _close(client: Any, limit_s: float) -> None:
     try:
-        await asyncio.wait_for(client.stop(), limit_s)
+        async with asyncio.timeout(limit_s):
+            await client.stop()
     except (KafkaError, TimeoutError) as error:
         log.warning("a producer did not close", error=repr(error))

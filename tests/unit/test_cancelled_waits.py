@@ -1,0 +1,43 @@
+"""What waits for the log is ended by a cancellation, in whatever moment that comes."""
+
+import asyncio
+from types import SimpleNamespace
+
+import pytest
+
+from edge.log.kafka import KafkaLog
+from tests.support.edge import CODEC, settings_of, turns
+
+
+class OneAnswer:
+    """A producer whose acknowledgement the test gives."""
+
+    def __init__(self):
+        self.sent = asyncio.Event()
+        self.answer = asyncio.get_running_loop().create_future()
+
+    async def send_and_wait(self, *_, **__):
+        """Give the test's answer."""
+        self.sent.set()
+        return await self.answer
+
+
+@pytest.mark.parametrize("turns_between", range(6))
+async def test_a_reader_that_leaves_as_it_is_announced_is_announced_no_more(turns_between):
+    """The acknowledgement and the end of the connection come together: the announcing ends with the connection."""
+    log, producer = KafkaLog(settings_of(), CODEC), OneAnswer()
+    log._producers = [producer]
+
+    async def announce():
+        while True:
+            await log.tell(b"key", b"value")
+            await asyncio.sleep(3600)  # the period of the announcements
+
+    task = asyncio.ensure_future(announce())
+    await producer.sent.wait()
+    producer.answer.set_result(SimpleNamespace(offset=7))
+    for _ in range(turns_between):
+        await asyncio.sleep(0)
+    task.cancel()
+    await turns(20)
+    assert task.cancelled()
