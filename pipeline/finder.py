@@ -81,17 +81,20 @@ class Finder:
         ends = await self._consumer.ends(watched, limit_s)
         answered_us = time.monotonic_ns() // 1000
         found: list[tuple[int, Generation]] = []
+        returned = 0
         for partition, one in watched.items():
             end = ends.get(partition)
             if end is None:
                 one.watch.failed()
                 continue
-            one.watch.answered(answered_us, self._patience)
+            returned += one.watch.answered(answered_us, self._patience)
             if self._partitions.get(partition) is one:
                 probe = one.probes.folded(Probe(begun_us, end, one.fold.position))
                 if probe is not None:
                     due = lost(one.fold.open, probe, one.watch.returned_us, self._patience)
                     found += [(partition, generation) for generation in due]
+        if returned:
+            log.info("the log answers again: from now on silence counts", partitions=returned)
         if found:
             # every verdict is made before any is sent: while that is awaited, the fold goes on
             verdicts = [(partition, generation, verdict(generation)) for partition, generation in found]
@@ -108,7 +111,12 @@ class Finder:
         for _, generation, records in verdicts:
             generation.decided_us = now_us
             kinds = [record.kind.value for record in records]
-            log.warning("edge lost", generation_id=generation.first.generation_id, appended=kinds)
+            log.warning(
+                "edge lost",
+                generation_id=generation.first.generation_id,
+                appended=kinds,
+                silent_s=round((now_us - generation.read_us) / 1e6, 1),
+            )
         try:
             await self._producer.send_all(messages)
         except Transient as failure:

@@ -63,13 +63,15 @@ class LogWatch:
         """A request was not answered in time."""
         self._failing = True
 
-    def answered(self, now_us: int, patience: Patience) -> None:
-        """A request was answered. After a failure, or a time in which nobody asked, that is the log's return."""
+    def answered(self, now_us: int, patience: Patience) -> bool:
+        """A request was answered. After a failure, or a time in which nobody asked, that is the log's return (True)."""
         unwatched_us = now_us - self._answered_us
-        if self._failing or unwatched_us > patience.orphan_after_us // 2:
+        returns = self._failing or unwatched_us > patience.orphan_after_us // 2
+        if returns:
             self.returned_us = now_us
         self._failing = False
         self._answered_us = now_us
+        return returns
 
 
 @dataclass(frozen=True, slots=True)

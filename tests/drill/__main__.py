@@ -20,12 +20,15 @@ import openai
 from edge.sse import SseDecoder
 from tests.drill.readers import all_of
 from tests.drill.verdict import Replayed, Verdict, compare, said_by
-from tests.drill.world import running
+from tests.drill.world import complaints, running
 from tests.support.processes import HEADERS
 
-AT_ONCE = 3
-"""Streams of each kind of client at the same time."""
+AT_ONCE = 6
+"""Streams of each kind of client at the same time: most of a stream's time it waits for an edge that is away."""
 STREAM_WITHIN_S = 90
+REPLAY_WITHIN_S = 60
+RETRYABLE = (429, 502, 503, 504)
+"""What a call may be answered before anything began, while edges die and freeze; anything else is a finding."""
 
 
 class Drill:
@@ -49,20 +52,33 @@ class Drill:
                 async with asyncio.timeout(STREAM_WITHIN_S):
                     seen = await read()
             except (openai.APIStatusError, anthropic.APIStatusError) as error:
-                self.refused[f"{name}: {error.status_code}"] += 1  # said so, and nothing began
+                self._refused(name, error.status_code)
                 continue
             except Exception as error:  # noqa: BLE001 - whatever a client raises is this drill's finding
-                self.unended.append(f"{name}: {error!r}")
+                self.unended.append(f"{name}: {error!r} {self.world.stuck()}")
+                continue
+            if seen.refused is not None:
+                self._refused(name, seen.refused)
                 continue
             self.streams[name] += 1
             if seen.unended is not None or seen.generation_id is None:
-                self.unended.append(f"{name}: {seen.unended or 'no generation'}")
+                self.unended.append(f"{name} {seen.generation_id}: {seen.unended or 'no generation'}")
                 continue
-            await self._judge(seen)
+            try:
+                async with asyncio.timeout(REPLAY_WITHIN_S):
+                    await self._judge(seen)
+            except TimeoutError:
+                self.unended.append(f"{name} {seen.generation_id}: is not replayed")
             self.world.cutting = self.world.cuts < self.wanted
             if self.world.cuts - self._told >= self.wanted // 20:
                 self._told = self.world.cuts
                 self.tell(f"{self._told} of {self.wanted} cuts, {sum(self.streams.values())} streams")
+
+    def _refused(self, name, status):
+        """Nothing began, and that was said."""
+        self.refused[f"{name}: {status}"] += 1
+        if status not in RETRYABLE:
+            self.unended.append(f"{name}: refused with {status}")
 
     async def _judge(self, seen):
         replayed = await replay(self.world, seen.generation_id, seen.dialect)
@@ -92,6 +108,7 @@ class Drill:
             "wrong": self.wrong[:20],
             "unended": self.unended[:20],
             "skipped": skipped,
+            "edges": self.world.watched(),
             "seconds": round(seconds, 1),
         }
 
@@ -126,15 +143,19 @@ async def resume(cuts, seed, tell):
     with tempfile.TemporaryDirectory(prefix="tokentrail-drill-") as folder:
         async with running(Path(folder), seed) as world, all_of(world) as (kinds, skipped):
             drill, began = Drill(world, cuts, tell), time.monotonic()
-            chaos = asyncio.create_task(world.chaos())
+            beside = [asyncio.create_task(work) for work in (world.chaos(), world.watch())]
             try:
                 await asyncio.gather(
                     *(drill.one_kind(name, read) for name, read in kinds.items() for _ in range(AT_ONCE))
                 )
             finally:
-                chaos.cancel()
-                await asyncio.gather(chaos, return_exceptions=True)
-            return drill.summary(skipped, time.monotonic() - began)
+                for task in beside:
+                    task.cancel()
+                await asyncio.gather(*beside, return_exceptions=True)
+            said = drill.summary(skipped, time.monotonic() - began)
+        said["complaints"] = complaints(Path(folder))  # of their ends, too
+        said["ok"] = said["ok"] and not said["complaints"]
+        return said
 
 
 def main():

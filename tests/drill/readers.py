@@ -26,7 +26,6 @@ from tests.support.processes import HEADERS, KEY
 TIMES = Times(idle_s=6, read_s=60, session_s=120, backoff_s=0.02, backoff_max_s=0.2, call_tries=200)
 MESSAGES = [{"role": "user", "content": "hi"}]
 AGAIN_S = 0.05
-TRIES_MAX = 300
 ENDINGS = ("edge_lost", "log_unavailable")
 """How a stream may end whose edge died, or stood still."""
 
@@ -40,8 +39,8 @@ def asked(source, **more):
 
 async def resumer(world):
     """A client of thirty lines that sends Last-Event-ID."""
-    source, seen, last_id = world.source, Seen("resumer", dialect="openai.chat", seqs=[]), None
-    said = []
+    source, last_id = world.source, None
+    seen = world.reads(Seen("resumer", dialect="openai.chat", seqs=[]))
     key, body = f"{source.random()}", asked(world.source)
     async with new_client() as client:
         while True:
@@ -57,11 +56,7 @@ async def resumer(world):
             with contextlib.suppress(httpx.TransportError):
                 async with call as response:
                     seen.generation_id = response.headers.get("x-generation-id", seen.generation_id)
-                    said.append(response.status_code)
-                    if len(said) > TRIES_MAX:
-                        raise RuntimeError(
-                            f"{seen.generation_id} behind {last_id}: {said[-5:]}, {len(seen.seqs)} events"
-                        )
+                    seen.trail.append(f"{response.status_code} of {world.urls.index(url)} behind {last_id}")
                     if response.status_code == httpx.codes.NO_CONTENT:
                         return seen
                     async for piece in response.aiter_raw():
@@ -70,13 +65,14 @@ async def resumer(world):
                                 last_id = event.id
                                 seen.seqs.append(int(event.id.partition("-")[0]))
                                 seen.data.append(event.data)
-                    continue
+                    if response.status_code == httpx.codes.OK:
+                        continue
             await asyncio.sleep(AGAIN_S)  # the client's own pace
 
 
 async def iterator(world):
     """The Python client's own iterator."""
-    seen = Seen("tokentrail_client")
+    seen = world.reads(Seen("tokentrail_client"))
     async with AsyncClient(world.urls, KEY, times=TIMES) as client:
         async with client.stream("/chat/completions", asked(world.source)) as session:
             try:
@@ -91,7 +87,7 @@ async def iterator(world):
 
 async def openai_python(world):
     """The unmodified openai SDK over our transport."""
-    seen, body = Seen("openai"), asked(world.source)
+    seen, body = world.reads(Seen("openai")), asked(world.source)
     ours = tokentrail_client.async_http_client(edges=world.urls, times=TIMES)
     async with openai.AsyncOpenAI(
         base_url=f"{world.urls[0]}/v1", api_key=KEY, max_retries=0, http_client=ours
@@ -112,7 +108,7 @@ async def openai_python(world):
 
 async def anthropic_python(world):
     """The unmodified anthropic SDK over our transport."""
-    seen, body = Seen("anthropic"), asked(world.source, max_tokens=1000)
+    seen, body = world.reads(Seen("anthropic")), asked(world.source, max_tokens=1000)
     ours = tokentrail_client.async_http_client(edges=world.urls, times=TIMES)
     async with anthropic.AsyncAnthropic(
         base_url=world.urls[0], api_key=KEY, max_retries=0, http_client=ours
@@ -142,7 +138,9 @@ class Node:
     async def _read(self):
         async for line in self._child.stdout:
             said = json.loads(line)
-            self._waiting.pop(said["number"]).set_result(said)
+            waiter = self._waiting.pop(said["number"])
+            if not waiter.done():  # who waited may have given up
+                waiter.set_result(said)
 
     async def read(self, sdk, world):
         """Read one stream."""
@@ -163,6 +161,7 @@ class Node:
             said.get("generationId"),
             text=said.get("text", ""),
             arguments=said.get("arguments", ""),
+            refused=said.get("refused"),
             unended=said.get("raised"),
         )
 
@@ -174,54 +173,71 @@ class Node:
 
 
 class Browser:
-    """Native EventSources in a page of Chromium."""
+    """Native EventSources in a page of Chromium, and the application's server that begins for them what they read."""
 
-    def __init__(self, page):
+    def __init__(self, page, world):
         self._page = page
+        self._world = world
 
-    async def read(self, world):
+    async def open(self):
+        """Let the page ask its application for another ticket."""
+        await self._page.expose_function("anotherTicket", self._ticket)
+        return self
+
+    async def read(self):
         """Begin a generation as an application's server does, and read it with a ticket."""
-        seen = Seen("EventSource")
-        body = asked(world.source)
-        async with httpx.AsyncClient(headers=HEADERS, timeout=60) as client:
-            key = f"{world.source.random()}"
-            while seen.generation_id is None:
-                try:
-                    answer = await client.post(
-                        f"{world.source.choice(world.urls)}/v1/chat/completions",
-                        json=body,
-                        headers={"prefer": "respond-async", "idempotency-key": key},
-                    )
-                except httpx.TransportError:
-                    await asyncio.sleep(AGAIN_S)  # the client's own pace
-                    continue
-                if answer.status_code == httpx.codes.ACCEPTED:
-                    seen.generation_id = answer.json()["generation_id"]
-                else:
-                    await asyncio.sleep(AGAIN_S)
-        path = f"{answer.json()['events_url']}?ticket={answer.json()['ticket']}"
+        world = self._world
+        seen = world.reads(Seen("EventSource"))
+        headers = {"prefer": "respond-async", "idempotency-key": f"{world.source.random()}"}
+        begun = await self._asked("/v1/chat/completions", httpx.codes.ACCEPTED, asked(world.source), headers)
+        seen.generation_id = begun["generation_id"]
+        lines = [url + begun["events_url"] for url in world.urls]
         events = await self._page.evaluate(
-            _READ, [[url + path for url in world.urls], world.source.randint(0, 1)]
+            _READ, [seen.generation_id, lines, begun["ticket"], world.source.randint(0, 1)]
         )
         seen.seqs = [int(said[0].partition("-")[0]) for said in events]
         seen.data = [said[1] for said in events]
         seen.text, seen.arguments = said_by(seen.data)
         return seen
 
+    async def _ticket(self, generation_id):
+        created = await self._asked(f"/v1/generations/{generation_id}/tickets", httpx.codes.CREATED)
+        return created["ticket"]
+
+    async def _asked(self, path, status, body=None, headers=None):
+        """Ask either edge until one answers as is wanted."""
+        async with httpx.AsyncClient(headers=HEADERS, timeout=60) as client:
+            while True:
+                url = self._world.source.choice(self._world.urls)
+                with contextlib.suppress(httpx.TransportError):
+                    answer = await client.post(f"{url}{path}", json=body, headers=headers)
+                    if answer.status_code == status:
+                        return answer.json()
+                await asyncio.sleep(AGAIN_S)  # the client's own pace
+
 
 _READ = """
-([urls, first]) => new Promise((resolve) => {
+([id, lines, ticket, first]) => new Promise((resolve) => {
   const seen = [], names = ["message_start", "frame", "delta", "tool_call_delta", "citation_delta"];
   let at = first;
   const open = () => {
     const last = seen.length ? `&after=${encodeURIComponent(seen[seen.length - 1][0])}` : "";
-    const source = new EventSource(urls[at++ % urls.length] + last);
-    const take = (event) => { if (event.lastEventId && event.data) seen.push([event.lastEventId, event.data]); };
+    const source = new EventSource(`${lines[at++ % lines.length]}?ticket=${ticket}${last}`);
+    const take = ({ lastEventId, data }) => { if (lastEventId && data) seen.push([lastEventId, data]); };
     for (const name of names) source.addEventListener(name, take);
     for (const name of ["message_end", "generation_error"]) {
-      source.addEventListener(name, (event) => { if (event.lastEventId) { take(event); source.close(); resolve(seen); } });
+      source.addEventListener(name, (event) => {
+        if (JSON.parse(event.data).seq === undefined) return; // broken off: it has no id, and is no end
+        take(event);
+        source.close();
+        resolve(seen);
+      });
     }
-    source.onerror = () => { if (source.readyState === EventSource.CLOSED) setTimeout(open, 200); };
+    source.onerror = async () => {
+      if (source.readyState !== EventSource.CLOSED) return;
+      ticket = await anotherTicket(id); // it may have been too old
+      setTimeout(open, 200);
+    };
   };
   open();
 })
@@ -252,7 +268,7 @@ async def all_of(world):
             skipped["js"] = missing()
         if CHROMIUM is not None:
             browser = await playwright.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
-            kinds["EventSource"] = partial(Browser(await browser.new_page()).read, world)
+            kinds["EventSource"] = (await Browser(await browser.new_page(), world).open()).read
         else:
             skipped["EventSource"] = "Chromium is not installed here (make test installs it as root)"
         try:

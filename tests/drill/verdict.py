@@ -10,7 +10,8 @@ class Seen:
     """One stream as its client has it.
 
     ``seqs`` and ``data`` are of each event where the client shows events; ``text`` and ``arguments`` are what an SDK
-    makes of them. ``refused``: the call was never answered, so that there is nothing to compare.
+    makes of them. ``refused``: the status that the call was answered with; nothing began, so there is nothing to compare.
+    ``unended``: why it did not end as a client wants. ``trail``: what each of its tries was answered, where it tells.
     """
 
     client: str
@@ -20,8 +21,9 @@ class Seen:
     data: list[str] = field(default_factory=list)
     text: str = ""
     arguments: str = ""
-    refused: str | None = None
+    refused: int | None = None
     unended: str | None = None
+    trail: list[str] = field(default_factory=list)
 
 
 @dataclass

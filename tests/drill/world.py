@@ -7,7 +7,8 @@ import asyncio
 import hashlib
 import random
 import signal
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
+from pathlib import Path
 
 from compose.embedded.simulator import Simulator
 from compose.topics import apply
@@ -20,6 +21,10 @@ CUT_BYTES = (200, 6_000)
 QUIET_S = (2.0, 5.0)
 FROZEN_S = (0.3, 4.5)
 """Beyond the orphan time of three seconds too."""
+WATCH_S = 1.0
+COMPLAINTS = ("Traceback", "ERROR", "never awaited", "was destroyed but it is pending", '"level": "error"')
+FORGIVEN = ("GroupCoordinatorNotAvailableError",)
+"""A broker that has just begun has no coordinator for a moment; the client library calls that an error."""
 
 
 class World:
@@ -32,6 +37,8 @@ class World:
         self.source = source
         self.kills = self.freezes = 0
         self.cutting = True
+        self._watched = {}
+        self._reading = {}
 
     @property
     def urls(self):
@@ -48,6 +55,16 @@ class World:
         if not self.cutting:
             return Cut()
         return Cut(self.source.randint(*CUT_BYTES), self.source.choice(["rst", "fin"]))
+
+    def reads(self, seen):
+        """A client begins to read: should it stick, this is asked where."""
+        self._reading[asyncio.current_task()] = seen
+        return seen
+
+    def stuck(self):
+        """Give where the client of this task stands."""
+        seen = self._reading.get(asyncio.current_task())
+        return "" if seen is None else f"{seen.generation_id}, {len(seen.trail)} tries: {seen.trail[-6:]}"
 
     async def chaos(self):
         """Kill -9 or freeze one edge at a time, until cancelled; whatever was done is undone."""
@@ -68,6 +85,43 @@ class World:
                     await asyncio.sleep(self.source.uniform(*FROZEN_S))  # so long is it frozen
                 finally:
                     edge.signal(signal.SIGCONT)
+
+    async def watch(self):
+        """Look at the edges' memory and descriptors, until cancelled."""
+        while True:
+            for edge in self.edges:
+                with suppress(OSError, IndexError):  # it is just being killed
+                    of = Path(f"/proc/{edge.child.pid}")
+                    rss_kib = int((of / "status").read_text().partition("VmRSS:")[2].split()[0])
+                    lives = self._watched.setdefault(edge.name, {})
+                    lives.setdefault(edge.child.pid, []).append((rss_kib, len(list((of / "fd").iterdir()))))
+            await asyncio.sleep(WATCH_S)  # the pace of looking
+
+    def watched(self):
+        """Give, for each edge, the longest life between two kills: memory and descriptors after five seconds, and at its end."""
+        told = {}
+        for name, lives in sorted(self._watched.items()):
+            longest = max(lives.values(), key=len)
+            begin, end = longest[min(5, len(longest) - 1)], longest[-1]
+            told[name] = {
+                "life_s": round(len(longest) * WATCH_S),
+                "rss_mib": [round(begin[0] / 1024), round(end[0] / 1024)],
+                "descriptors": [begin[1], end[1]],
+            }
+        return told
+
+
+def complaints(folder):
+    """Give what the processes' logs have that should not be there, the first lines of it."""
+    found = []
+    for log in sorted(folder.glob("*.log")):
+        lines = log.read_text(errors="replace").splitlines()
+        found += [
+            f"{log.name}: {line[:300]}"
+            for line in lines
+            if any(word in line for word in COMPLAINTS) and not any(word in line for word in FORGIVEN)
+        ]
+    return found[:20]
 
 
 def _config(provider_url):

@@ -52,8 +52,10 @@ async function read({ number, sdk, ...asked }) {
   try {
     await sdks[sdk]({ ...asked, fetch }, seen);
   } catch (error) {
+    const status = error.status ?? error.statusCode;
+    if (seen.generationId === undefined && status >= 500) seen.refused = status; // said so, and nothing began
     const said = `${error.name}: ${error.message} ${JSON.stringify(error.error ?? error.data ?? {})} ${error.code ?? ""}`;
-    if (!LOST.test(said)) seen.raised = said;
+    if (!seen.refused && !LOST.test(said)) seen.raised = said;
   }
   process.stdout.write(`${JSON.stringify(seen)}\n`);
 }
