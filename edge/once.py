@@ -13,7 +13,7 @@ silent cannot have been taken for dead. Before: ``routes``, ``claims``. After: `
 import asyncio
 import hashlib
 from collections import Counter
-from collections.abc import AsyncIterator, Iterable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Iterable, Mapping
 from contextlib import asynccontextmanager
 from enum import Enum
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -131,7 +131,7 @@ class Once:
             self._service.end_unbegun(entry, "superseded", stands.generation_id)
             return _same(stands, asked)
 
-    async def _bounded(self, work: "asyncio._CoroutineLike[Claim | None]") -> Claim | None:
+    async def _bounded(self, work: Awaitable[Claim | None]) -> Claim | None:
         try:
             async with asyncio.timeout(self.bound_s):
                 return await work
