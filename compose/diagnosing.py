@@ -72,6 +72,28 @@ def finding(name: str, evidence_json: str) -> Finding:
     return Finding(name, says, next_step, evidence)
 
 
+def evidence_lines(evidence: Evidence) -> list[tuple[str, str]]:
+    """The evidence as names and values for people, in its own order; what was not measured is left out."""
+    return [_in_words(name, value) for name, value in evidence.items() if value is not None]
+
+
+def _in_words(name: str, value: Any) -> tuple[str, str]:
+    """A field without its unit, and its value with it; what is nested is one line."""
+    bare, _, unit = name.rpartition("_")
+    of_time = unit in ("us", "ms") and bare != ""
+    label = (bare if of_time else name).replace("_", " ")
+    if isinstance(value, Mapping):
+        inner = (_in_words(f"{key}_{unit}" if of_time else str(key), one) for key, one in value.items())
+        return label, ", ".join(f"{word} {said}" for word, said in inner) or "none"
+    if isinstance(value, list):
+        return label, ", ".join(map(str, value)) or "none"
+    if isinstance(value, bool):
+        return label, "yes" if value else "no"
+    if of_time and isinstance(value, int | float):
+        return label, _ms(value * (1000 if unit == "ms" else 1))
+    return label, f"{value:,}" if isinstance(value, int) else str(value)
+
+
 def _slow(evidence: Evidence) -> tuple[str, str]:
     segment = str(evidence.get("segment"))
     where, step = _SEGMENTS.get(segment, (segment, "Read its evidence."))

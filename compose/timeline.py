@@ -17,19 +17,28 @@ from typing import Any, NamedTuple
 from rich.text import Text
 
 WAITING, CONTENT, STALLED, AFTER = "░", "█", "╌", "─"
-LEGEND = (
-    f"{WAITING} waiting  {CONTENT} content  {STALLED} silent  {AFTER} after the last content  ■ end  ✗ failed"
-)
-MARKS_LEGEND = "F first token  S stall  C cancel  R retry  H hedge  T terminal"
+OK, FAILED, RUNS = "■", "✗", "▸"
+_SIGNS = {
+    WAITING: "waiting",
+    CONTENT: "content",
+    STALLED: "silent",
+    AFTER: "after the last content",
+    OK: "end",
+    FAILED: "failed or cancelled",
+    RUNS: "runs",
+}
+_LETTERS = {"F": "first token", "S": "stall", "C": "cancel", "R": "retry", "H": "hedge", "T": "terminal"}
 BAR_WIDTH_MIN, BAR_WIDTH_MAX = 20, 120
 LABEL_WIDTH_MAX = 30
+COMMITTED = ", committed"
 _STYLES = {
     WAITING: "dim",
     CONTENT: "green",
     STALLED: "yellow",
     AFTER: "dim",
-    "■": "bold green",
-    "✗": "bold red",
+    OK: "bold green",
+    FAILED: "bold red",
+    RUNS: "bold green",
 }
 _MARK_STYLES = {"F": "green", "S": "yellow", "C": "bold red", "R": "magenta", "H": "magenta", "T": "bold"}
 Row = Mapping[str, Any]
@@ -69,10 +78,8 @@ def draw(attempts: Sequence[Row], stalls: Sequence[Row], marks: Iterable[Mark], 
     if not timed:
         return []
     ends = [row["dispatched_ms"] + row["elapsed_ms"] for row in timed]
-    labels = [_label(row) for row in timed]
+    labels, outcomes, room = _beside(timed, columns)
     label_width = max(len(label) for label in labels)
-    outcomes = [_outcome(row) for row in timed]
-    room = columns - label_width - max(len(text) for text in outcomes) - 4
     scale = Scale(max([*ends, *(mark.at_ms for mark in marks)]), max(BAR_WIDTH_MIN, min(BAR_WIDTH_MAX, room)))
     lines = []
     for row, label, outcome in zip(timed, labels, outcomes, strict=True):
@@ -87,6 +94,14 @@ def draw(attempts: Sequence[Row], stalls: Sequence[Row], marks: Iterable[Mark], 
     return lines
 
 
+def legend(picture: Sequence[Text]) -> str:
+    """What the signs of a picture mean: those that stand in it."""
+    *bars, marks, _ = [line.plain for line in picture]
+    signs = [f"{sign} {word}" for sign, word in _SIGNS.items() if any(sign in bar for bar in bars)]
+    letters = [f"{letter} {word}" for letter, word in _LETTERS.items() if letter in marks]
+    return "\n".join("  ".join(words) for words in (signs, letters) if words)
+
+
 def bar(row: Row, stalls: Sequence[Row], scale: Scale) -> str:
     """One attempt's bar: as wide as the scale, blank before its dispatch and after its end."""
     start_ms = row["dispatched_ms"]
@@ -99,7 +114,7 @@ def bar(row: Row, stalls: Sequence[Row], scale: Scale) -> str:
         _fill(cells, scale, first_ms, last_ms, CONTENT)
     for stall in stalls:
         _fill_inside(cells, scale, stall["start_ms"], stall["start_ms"] + stall["length_ms"])
-    cells[scale.column(end_ms)] = "■" if row.get("outcome") == "ok" else "✗"
+    cells[scale.column(end_ms)] = {"ok": OK, "runs": RUNS}.get(str(row.get("outcome")), FAILED)
     return "".join(cells)
 
 
@@ -133,14 +148,26 @@ def _fill_inside(cells: list[str], scale: Scale, from_ms: float, to_ms: float) -
         cells[at] = STALLED
 
 
+def _beside(rows: Sequence[Row], columns: int) -> tuple[list[str], list[str], int]:
+    """What stands left and right of the bars, and the columns between: the less is said, the narrower the terminal is."""
+    labels, short = [_label(row) for row in rows], [f"attempt {row['attempt']}" for row in rows]
+    whole, bare = [_outcome(row) for row in rows], [_outcome(row).removesuffix(COMMITTED) for row in rows]
+    for left, right in ((labels, whole), (labels, bare), (short, bare)):
+        room = columns - max(map(len, left)) - max(map(len, right)) - 4
+        if room >= BAR_WIDTH_MIN:
+            break
+    return left, right, room
+
+
 def _label(row: Row) -> str:
     label = f"attempt {row['attempt']}  {row.get('provider') or '?'}/{row.get('model') or '?'}"
     return label if len(label) <= LABEL_WIDTH_MAX else label[: LABEL_WIDTH_MAX - 1] + "…"
 
 
 def _outcome(row: Row) -> str:
-    words = [row.get("outcome") or "?", row.get("error_code"), "committed" if row.get("committed") else None]
-    return ", ".join(dict.fromkeys(str(word) for word in words if word))
+    return str(row.get("error_code") or row.get("outcome") or "?") + (
+        COMMITTED if row.get("committed") else ""
+    )
 
 
 def _styled(text: str, styles: Mapping[str, str]) -> Text:

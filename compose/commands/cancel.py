@@ -3,9 +3,10 @@
 Before this file: ``cli``. After it: the edge's ``POST /v1/cancel/{id}``.
 """
 
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
+from rich.markup import escape
 
 from compose.asking import ask_edge
 from compose.commands.common import (
@@ -46,4 +47,23 @@ def cancel(
             "[yellow]Asked for;[/] the edge that runs it has not ended it yet. Look again with `tokentrail show`."
         )
     else:
-        out.print(f"[green]Ended.[/] {answer.body}")
+        out.print(escape(ended_in_words(answer.body)), soft_wrap=True)
+        out.print(f"[dim]What it cost:[/] tokentrail show {generation_id}", soft_wrap=True)
+
+
+def ended_in_words(said: Any) -> str:
+    """How a generation that was to be cancelled has ended, from the edge's answer."""
+    terminal = said.get("terminal") if isinstance(said, dict) else None
+    if not isinstance(terminal, dict):
+        return "Ended."
+    if terminal.get("finish_reason") != "cancelled":
+        how = terminal.get("code") or terminal.get("finish_reason") or terminal.get("kind")
+        return f"It had ended before it could be cancelled: {how}."
+    cancel, total_us = terminal.get("cancel") or {}, (terminal.get("latency") or {}).get("total_us")
+    after = f" after {total_us / 1000:,.0f} ms" if total_us is not None else ""
+    parts = [f"Cancelled{after}" + (f", in {stage}" if (stage := cancel.get("stage")) else "")]
+    if terminal.get("tokens_generated") is not None:
+        generated, delivered = terminal["tokens_generated"], terminal.get("tokens_delivered")
+        known = f", {delivered:,} of them delivered" if delivered is not None else ""
+        parts.append(f"about {generated:,} tokens were generated{known}")
+    return "; ".join(parts) + "."

@@ -3,14 +3,15 @@
 Before this file: ``cli``. After it: ``compose.diagnosing`` (words), ``compose.warehouse``.
 """
 
-import json
 from typing import Annotated, Any
 
 import typer
 from rich.markup import escape
+from rich.padding import Padding
+from rich.table import Table
 
 from compose.commands.common import DEFAULT_DIR, FolderOption, JsonOption, err, out, print_json, target_of
-from compose.diagnosing import Finding, finding
+from compose.diagnosing import Finding, evidence_lines, finding
 from compose.warehouse import Row, WarehouseError, query
 from schemas.errors import TokentrailError
 from schemas.ids import is_uuid7
@@ -106,6 +107,9 @@ def _summary(row: Row) -> str:
 def _print(scope: str, one: Finding) -> None:
     across = " [dim](across generations)[/]" if scope == "across" else ""
     out.print(f"\n[bold yellow]{escape(one.name)}[/]{across}")
-    out.print(f"  {escape(one.says)}")
-    out.print(f"  [cyan]→[/] {escape(one.next_step)}")
-    out.print(f"  [dim]{escape(json.dumps(one.evidence, sort_keys=True, ensure_ascii=False))}[/]")
+    out.print(Padding(escape(one.says), (0, 0, 0, 2)))
+    out.print(Padding(f"[cyan]→[/] {escape(one.next_step)}", (0, 0, 0, 2)))
+    evidence = Table(box=None, show_header=False, padding=(0, 2), style="dim")
+    for label, value in evidence_lines(one.evidence):
+        evidence.add_row(escape(label), escape(value))
+    out.print(Padding(evidence, (0, 0, 0, 2)))

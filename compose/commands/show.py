@@ -1,16 +1,17 @@
 """``tokentrail show ID``: one generation's timeline, attempts, usage and cost, from its edge and from ClickHouse.
 
 Either source alone is enough for an answer: a running generation is on its edge only, an old one in ClickHouse only.
-Before this file: ``cli``. After it: ``compose.asking``, ``compose.warehouse``.
+Before this file: ``cli``. After it: ``compose.asking``, ``compose.warehouse``, ``compose.showing``.
 """
 
 import asyncio
-from collections.abc import Iterator
+import time
 from typing import Annotated, Any
 
 import typer
 from rich.markup import escape
 from rich.table import Table
+from rich.text import Text
 
 from compose.asking import EdgeRefused, ask_edge
 from compose.client import Unreachable
@@ -26,10 +27,21 @@ from compose.commands.common import (
     run,
     target_of,
 )
-from compose.commands.sql import rows_table
 from compose.diagnosing import finding
+from compose.showing import (
+    FORGOTTEN,
+    attempts_of_running,
+    attempts_table,
+    facts_of,
+    facts_of_running,
+    ledger_table,
+    marks_of,
+    marks_of_forgotten,
+    stalls_of_running,
+    timeline_table,
+)
 from compose.target import NoStack, Target
-from compose.timeline import LEGEND, MARKS_LEGEND, Mark, draw
+from compose.timeline import draw, legend
 from compose.warehouse import Row, WarehouseError, query
 from schemas.errors import TokentrailError
 from schemas.ids import is_uuid7
@@ -54,39 +66,6 @@ _QUESTIONS = {
     "ledger": f"SELECT attempt, side, bucket, quantity, unit_price, amount, currency, status FROM ledger_current "  # noqa: S608
     f"WHERE {_ID} ORDER BY attempt, side, bucket",
 }
-_FACTS = (
-    ("tenant", "tenant"),
-    ("model", "model"),
-    ("terminal", "terminal"),
-    ("finish", "finish_reason"),
-    ("error", "error_code"),
-    ("first token", "ttft_ms"),
-    ("end to end", "e2e_ms"),
-    ("silent", "stall_ms"),
-    ("stalls", "stall_count"),
-    ("content events", "content_events"),
-    ("output tokens", "usage_output"),
-    ("usage by", "usage_source"),
-    ("edge", "edge_id"),
-)
-_MARKS = {
-    "delta": "F",
-    "tool_call_delta": "F",
-    "citation_delta": "F",
-    "cancel_requested": "C",
-    "message_end": "T",
-    "error": "T",
-}
-_ATTEMPT_COLUMNS = (
-    "attempt",
-    "provider",
-    "model",
-    "outcome",
-    "error_code",
-    "committed",
-    "dispatch",
-    "elapsed_ms",
-)
 
 
 def show(
@@ -108,7 +87,7 @@ def show(
         print_json({"edge": live, **stored})
         return
     _print(generation_id, live, stored)
-    for fault in faults:
+    for fault in faults if not _is_forgotten(stored) else ():  # its edge only says the same again
         err.print(f"[yellow]note:[/] {fault}", soft_wrap=True)
 
 
@@ -134,78 +113,36 @@ async def _gather(target: Target, generation_id: str) -> tuple[Any, dict[str, li
 
 
 def _print(generation_id: str, live: Any, stored: dict[str, list[Row]]) -> None:
-    out.print(f"[bold]{generation_id}[/]")
-    row = next(iter(stored.get("generation", [])), None)
-    facts = Table(box=None, show_header=False, padding=(0, 2))
-    for label, value in _facts(row) if row is not None else _running_facts(live):
-        facts.add_row(f"[dim]{label}[/]", value)
-    out.print(facts)
-    if timeline := stored.get("timeline"):
-        _draw(timeline, stored.get("attempts", []), stored.get("stalls", []))
-        out.print(_timeline(timeline, stored.get("stalls", [])))
-    for row in stored.get("diagnoses", []):
-        one = finding(row["name"], row["evidence"])
-        out.print(f"[bold yellow]{escape(one.name)}[/]  {escape(one.says)}")
-    if attempts := stored.get("attempts"):
-        out.print(rows_table([{c: a.get(c) for c in _ATTEMPT_COLUMNS} for a in attempts], "Attempts"))
-    for name in ("stalls", "ledger"):
-        if rows := stored.get(name):
-            out.print(rows_table(rows, name.capitalize()))
-
-
-def _draw(timeline: list[Row], attempts: list[Row], stalls: list[Row]) -> None:
-    """The picture of it, as wide as the terminal is."""
-    marks = [Mark(s["start_ms"], "S") for s in stalls if s["start_ms"] is not None]
-    for row in timeline:
-        letter = _MARKS.get(row["kind"])
-        if row["kind"] == "attempt_start" and row["attempt"]:
-            letter = "H" if row["reason"].startswith("hedge") else "R"
-        if letter is not None and row["elapsed_ms"] is not None:
-            marks.append(Mark(row["elapsed_ms"], letter))
-    lines = draw(attempts, stalls, marks, out.width)
-    for line in lines:
+    row, timeline, ledger = (stored.get(name, []) for name in ("generation", "timeline", "ledger"))
+    attempts, stalls, now_us = stored.get("attempts", []), stored.get("stalls", []), time.time_ns() // 1000
+    if row:
+        facts = facts_of(row[0], ledger)
+    else:
+        facts = facts_of_running(live, now_us) if live else []
+        attempts = attempts or (attempts_of_running(live, now_us) if live else [])
+        stalls = stalls or (stalls_of_running(live) if live else [])
+    marks = marks_of(timeline, stalls)
+    if forgotten := _is_forgotten(stored):
+        timeline, marks = [], marks_of_forgotten(row[0], attempts) if row else []
+    table = Table(box=None, show_header=False, padding=(0, 2))
+    for label, value in [("forgotten", FORGOTTEN)] * forgotten + facts:
+        table.add_row(f"[dim]{label}[/]", escape(value))
+    out.print(f"[bold]{generation_id}[/]", table)
+    picture = draw(attempts, stalls, marks, out.width)
+    for line in [*([Text()] if picture else []), *picture]:
         out.print(line, no_wrap=True, overflow="crop")
-    if lines:
-        out.print(f"[dim]{LEGEND}\n{MARKS_LEGEND}[/]")
+    if picture:
+        out.print(f"[dim]{legend(picture)}[/]")
+    for one in (finding(row["name"], row["evidence"]) for row in stored.get("diagnoses", [])):
+        out.print(f"\n[bold yellow]{escape(one.name)}[/]  {escape(one.says)}")
+    for rows, made in (
+        (timeline, timeline_table(timeline, stalls)),
+        (attempts, attempts_table(attempts)),
+        (ledger, ledger_table(ledger)),
+    ):
+        if rows:
+            out.print("", made)
 
 
-def _facts(row: Row) -> Iterator[tuple[str, str]]:
-    for label, column in _FACTS:
-        value = row.get(column)
-        if value not in (None, ""):
-            yield label, f"{value:,.1f} ms" if column.endswith("_ms") else str(value)
-
-
-def _running_facts(live: Any) -> Iterator[tuple[str, str]]:
-    for name, value in live.items() if isinstance(live, dict) else ():
-        if isinstance(value, str | int | float):
-            yield name, str(value)
-
-
-def _timeline(rows: list[Row], stalls: list[Row]) -> Table:
-    table = Table(title="Timeline", title_justify="left", header_style="bold")
-    table.add_column("ms", justify="right")
-    table.add_column("seq", justify="right")
-    table.add_column("what")
-    table.add_column("")
-    lines = [(row["elapsed_ms"], row["seq"], _what(row), row["said"] or "") for row in rows]
-    lines += [
-        (
-            s["start_ms"],
-            s["seq"],
-            f"[yellow]silent for {s['length_ms']:,.0f} ms[/]",
-            f"ended by {s['ended_by']}",
-        )
-        for s in stalls
-    ]
-    for elapsed_ms, seq, what, said in sorted(lines, key=lambda line: (line[0] is None, line[0])):
-        table.add_row(
-            "" if elapsed_ms is None else f"{elapsed_ms:,.1f}", "" if seq is None else str(seq), what, said
-        )
-    return table
-
-
-def _what(row: Row) -> str:
-    if row["kind"] in ("delta", "tool_call_delta", "citation_delta"):
-        return "[green]first token[/]"
-    return str(row["kind"])
+def _is_forgotten(stored: dict[str, list[Row]]) -> bool:
+    return any(row["kind"] == "forgotten" for row in stored.get("timeline", []))
