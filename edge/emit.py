@@ -39,6 +39,9 @@ class Hooks:
     def closed(self) -> None:
         """The connection reads no more."""
 
+    def unread(self) -> None:
+        """Only the head was asked for; neither of the two above is said."""
+
     def emitted(self, *, first: bool, terminal: bool) -> None:
         """The first frame with content was written, or the terminal was."""
 
@@ -100,6 +103,7 @@ class EventStream:
         """Serve the connection until the terminal or until it is gone."""
         if scope.get(HEAD_ONLY):
             self._follower.close()
+            self._hooks.unread()
             await send(self._head_message())
             await send({"type": "http.response.body", "body": b"", "more_body": False})
             return

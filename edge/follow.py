@@ -145,6 +145,8 @@ class Follower:
 
         Raises Hole (behind everything that lies before it), LogSilent, OffsetGone. Call it only while not ``ended``.
         """
+        if self._ready and self._forgotten():
+            self._erase()  # it was ready before, while the client took nothing
         while not (self._ready or self.reading.ended):
             await self._more()
         if self._hole is not None and not self._ready:

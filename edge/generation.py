@@ -20,6 +20,11 @@ if TYPE_CHECKING:
     from schemas.payloads import ProviderError
 
 
+SINCE_EVENTS_MAX = 256
+SINCE_BYTES_MAX = 1 << 20
+"""What one reader takes out of the window at a time: a slow one holds no more of it when the window has let it go."""
+
+
 class Delivered:
     """A numbered event with where it lies in the log (the last part's offset). Frames are rendered once a dialect."""
 
@@ -122,15 +127,28 @@ class Generation:
         self.window_bytes -= freed
         return freed
 
+    def release(self) -> None:
+        """Give up the whole window, which is out of the budget's sight from now on: a slow reader would keep it at will."""
+        self.window_first_seq += len(self.window)
+        self.window.clear()
+        self.window_bytes = 0
+        self.wake()
+
     def since(self, seq: int) -> list[Delivered] | None:
-        """The events from a seq on; None where the window no longer holds it."""
+        """The next events from a seq on, so many as one reader may hold; None where the window no longer holds it."""
         index = seq - self.window_first_seq
         if index < 0:
             return None
         window = self.window
         if index + 1 == len(window):
             return [window[-1]]
-        return [window[i] for i in range(index, len(window))]
+        found, held_bytes = [], 0
+        for i in range(index, min(len(window), index + SINCE_EVENTS_MAX)):
+            found.append(window[i])
+            held_bytes += window[i].size
+            if held_bytes >= SINCE_BYTES_MAX:
+                break
+        return found
 
     def leave_memory(self) -> None:
         """From now on readers follow the log, for good."""

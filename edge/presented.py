@@ -5,6 +5,7 @@ Before: the request's headers and query. After: ``resume`` answers it.
 
 from typing import NamedTuple
 
+from edge.archive_rows import Found
 from edge.follow import Follower
 from schemas.cursor import Cursor, CursorMalformed, parse
 from schemas.settings import ApiKey
@@ -57,18 +58,18 @@ def ask_of(caller: ApiKey, generation_id: str, shown: Presented) -> Ask:
 
 
 def read_cursor(shown: Presented) -> Cursor | None:
-    """The cursor of a request: Last-Event-ID, else ``after``; a plain seq takes its signature from the token.
+    """The cursor of a request: Last-Event-ID, else ``after``, else the token; a plain seq takes its signature from that.
 
-    Raises CursorMalformed; an empty Last-Event-ID is no cursor either, never "from the beginning".
+    Raises CursorMalformed; an empty Last-Event-ID is no cursor either, never "from the beginning", and neither is a token
+    that stands alone and says no seq.
     """
+    said = {} if shown.token is None else dict(pair.partition("=")[::2] for pair in shown.token.split("&"))
     text = shown.last_event_id if shown.last_event_id is not None else shown.after
     if text is None:
-        return None
+        return None if shown.token is None else parse(said.get("seq", ""))._replace(sig=said.get("sig", ""))
     cursor = parse(text)
-    if cursor.sig is None and shown.token is not None:
-        fields = dict(pair.partition("=")[::2] for pair in shown.token.split("&"))
-        if fields.get("seq") == str(cursor.seq):
-            return cursor._replace(sig=fields.get("sig"))
+    if cursor.sig is None and said.get("seq") == str(cursor.seq):
+        return cursor._replace(sig=said.get("sig"))
     return cursor
 
 
@@ -84,6 +85,13 @@ NOT_FOUND = Refusal(404, "not_found")
 NOT_GOOD = Refusal(401, "cursor_invalid")
 EXPIRED = Refusal(410, "resume_expired")
 ERASED = Refusal(410, "erased")
+
+
+def unreadable(found: Found) -> Refusal | None:
+    """Why the archive gives nothing of what it knows: forgotten, or without the text that was streamed."""
+    if found.erased:
+        return ERASED
+    return None if found.readable else EXPIRED
 
 
 class Owner(NamedTuple):
@@ -118,4 +126,5 @@ __all__ = [
     "Refusal",
     "ask_of",
     "read_cursor",
+    "unreadable",
 ]

@@ -65,9 +65,7 @@ class Registry:
         self._now_us = now_us
         self._entries: dict[str, Entry] = {}
         self._running = 0
-        self.streams: dict[
-            tuple[str, str], EventStream
-        ] = {}  # by generation and reader: what can be acknowledged
+        self.streams: dict[tuple[str, str], EventStream] = {}  # what can be acknowledged: generation, reader
         self._aliases: OrderedDict[tuple[str | None, str], str] = OrderedDict()  # (tenant, id) → generation
         self.on_tool: OnTool = _nobody
         self._alias_news: dict[tuple[str | None, str], asyncio.Event] = {}
@@ -158,7 +156,7 @@ class Registry:
         if entry.grace is not None:
             entry.grace.cancel()
         keep_s = self._settings.disconnect.grace_s
-        asyncio.get_running_loop().call_later(keep_s, self._entries.pop, entry.generation.id, None)
+        asyncio.get_running_loop().call_later(keep_s, self._drop, entry)
 
     def attach(self, generation: Generation, reader: ClientReader) -> None:
         """A local reader came; the log is told while the generation runs."""
@@ -238,7 +236,7 @@ class Registry:
             if total <= limit:
                 break
             total -= entry.generation.window_bytes
-            del self._entries[entry.generation.id]
+            self._drop(entry)
         while total > limit:
             largest = max(self._entries.values(), key=lambda e: e.generation.window_bytes)
             freed = largest.generation.shrink()
@@ -246,6 +244,11 @@ class Registry:
                 break
             total -= freed
         self._metrics.window_bytes.set(total)
+
+    def _drop(self, entry: Entry) -> None:
+        """Forget a finished generation; its readers here go on from the log."""
+        if self._entries.pop(entry.generation.id, None) is not None:
+            entry.generation.release()
 
     async def keep_budget_always(self) -> None:
         """Keep the budget; runs until cancelled."""

@@ -10,7 +10,6 @@ never taken for one that holds nothing. Before: ``find``, ``past``. After: ``fol
 from collections.abc import Callable
 
 from edge.archive import Archive
-from edge.archive_rows import Found
 from edge.clock import Clock
 from edge.configured import Configured
 from edge.find import Located, at_hint, by_time
@@ -33,9 +32,11 @@ from edge.presented import (
     Refusal,
     ask_of,
     read_cursor,
+    unreadable,
 )
 from edge.readings import Readings
 from edge.registry import Registry
+from edge.seats import Seats
 from schemas.codec import Codec
 from schemas.cursor import Cursor
 from schemas.ids import is_uuid7
@@ -85,6 +86,7 @@ class Desk:
         self._pasts = Pasts(archive, log, codec, settings)
         self._configured = configured
         self.readings = Readings(settings.limit)
+        self.seats = Seats(settings.limit)
         self._signing = Signing(settings.secrets.cursor)
 
     async def open_stream(self, caller: ApiKey, generation_id: str, shown: Presented) -> Opened | Refusal:
@@ -121,8 +123,8 @@ class Desk:
                 alone=held is None,
                 will_do=held is not None and held.start is not None and held.complete,
             )
-            if past is not None and (unreadable := _unreadable(past.found)) is not None:
-                return unreadable
+            if past is not None and (why := unreadable(past.found)) is not None:
+                return why
             if past is not None:
                 async with self.readings.turn(caller.tenant, generation_id):
                     held = await read_past(past, self._log, self._codec)
@@ -142,6 +144,11 @@ class Desk:
     def follower(self, located: Located, next_seq: int) -> Follower:
         """A follower that begins at a located record."""
         return self._follower(located.event.generation_id, located.partition, next_seq, located.offset)
+
+    def begun_here(self, generation: Generation) -> Follower:
+        """A follower from nothing of a generation that begins on this edge."""
+        partition, offset = generation.identity.partition, generation.start_offset or 0
+        return self._follower(generation.id, partition, 0, offset, generation)
 
     def _follower(
         self,
@@ -247,8 +254,8 @@ class Desk:
         found = past.found
         if not self._allowed(ask, found.key_id):
             return NOT_GOOD
-        if (unreadable := _unreadable(found)) is not None:
-            return answer if answer is not None and not found.erased else unreadable
+        if (why := unreadable(found)) is not None:
+            return answer if answer is not None and not found.erased else why
         follower = self._follower(ask.generation_id, found.partition, ask.next_seq, 0, past=past)
         return await self._begun(follower, Owner(found.tenant, found.key_id, found.dialect), ask)
 
@@ -291,10 +298,3 @@ class Desk:
 
 def _opened(follower: Follower, owner: Owner, ask: Ask) -> Opened:
     return Opened(follower, *owner, None if ask.behind is None else ask.behind.seq)
-
-
-def _unreadable(found: Found) -> Refusal | None:
-    """Why the archive gives nothing of what it knows: forgotten, or without the text that was streamed."""
-    if found.erased:
-        return ERASED
-    return None if found.readable else EXPIRED

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import structlog
 
 from edge.dialects import BadRequest, ClientRequest
-from edge.follow import Follower, Hole, LogSilent, OffsetGone
+from edge.follow import Hole, LogSilent, OffsetGone
 from edge.policy.changes import go_on
 from edge.wishes import CONTINUE
 from schemas.errors import TokentrailError
@@ -100,8 +100,7 @@ async def _shown(service: "EdgeService", driver: "Driver") -> list[LogEvent]:
     """Every event that the log has acknowledged of the generation so far: from memory, or from the log."""
     generation, last_seq = driver.generation, driver.recorder.next_seq - 1
     await driver.recorder.settled(driver.settings.log.delivery_s)
-    where = generation.identity.partition, 0, generation.start_offset or 0
-    follower = Follower(service.log, service.codec, generation.id, *where, generation)
+    follower = service.desk.begun_here(generation)
     events: list[LogEvent] = []
     try:
         while not follower.ended and follower.reading.next_seq <= last_seq:

@@ -42,6 +42,12 @@ class Limit(Section):
     aliases_max: int = Field(
         100_000, gt=0, description="providers' ids of answers, about 300 bytes each; the oldest are forgotten"
     )
+    key_streams_max: int = Field(
+        5_000, gt=0, description="connections of one key that read at once on one edge; above: 429"
+    )
+    readers_max: int = Field(
+        1_000, gt=0, description="readers of one generation at once on one edge; above: 429"
+    )
     ack_ranges: int = Field(
         64, gt=0, description="ranges of one acknowledgement, or of a resume's; above: 400"
     )

@@ -19,8 +19,10 @@ from edge.generation import Generation
 from edge.health import ProvidersAway
 from edge.log import LogAway
 from edge.once import Conflict
+from edge.presented import Refusal
 from edge.readings import Crowded
 from edge.routes import documented
+from edge.seats import Full, Seat
 from edge.service import Busy, EdgeService
 from schemas.errors import TokentrailError
 from schemas.events import ClientReader
@@ -66,6 +68,14 @@ def failure(
     return Response(orjson.dumps(body), status, headers, media_type="application/json")
 
 
+def refusal(answer: Refusal) -> Response:
+    """A refusal as an HTTP answer; 204 tells an EventSource to stop reconnecting."""
+    if answer.status == 204:  # noqa: PLR2004 - HTTP's own number
+        return Response(status_code=204)
+    beside = {} if answer.first_available_seq is None else {"first_available_seq": answer.first_available_seq}
+    return failure(answer.code, status=answer.status, beside=beside)
+
+
 class TooLarge(TokentrailError):
     """The body is above its limit."""
 
@@ -86,6 +96,7 @@ _ANSWERS: dict[type[Exception], tuple[str, int | None]] = {
     TooSlow: ("bad_request", 408),
     Busy: ("too_many_requests", None),
     Crowded: ("too_many_requests", None),
+    Full: ("too_many_requests", None),
     TenantFull: ("too_many_requests", None),
     ProviderFull: ("overloaded", None),
     WaitedTooLong: ("queue_timeout", None),
@@ -145,8 +156,14 @@ class ReaderHooks(Hooks):
     """Ties a connection to a generation of this edge, or announces it to the edge that runs it."""
 
     def __init__(
-        self, service: EdgeService, follower: Follower, generation: Generation | None, model: str
+        self,
+        service: EdgeService,
+        follower: Follower,
+        generation: Generation | None,
+        model: str,
+        seat: Seat,
     ) -> None:
+        self._seat = seat
         self._service = service
         self._follower = follower
         self._generation = generation
@@ -168,6 +185,7 @@ class ReaderHooks(Hooks):
 
     def closed(self) -> None:
         """See Hooks."""
+        self._seat.leave()
         self._service.registry.streams.pop((self._follower.generation_id, self.reader_id), None)
         if self._generation is not None:
             last = self._follower.reading.next_seq - 1
@@ -176,6 +194,10 @@ class ReaderHooks(Hooks):
                 reader_id=self.reader_id, last_seq=last if last >= 0 else None, reason=reason
             )
             self._service.registry.detach(self._generation, reader)
+
+    def unread(self) -> None:
+        """See Hooks."""
+        self._seat.leave()
 
     def emitted(self, *, first: bool, terminal: bool) -> None:
         """See Hooks."""

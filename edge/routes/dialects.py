@@ -17,7 +17,6 @@ from edge.dialects import BadRequest, ClientRequest, Dialect, dialect_of
 from edge.dialects.reading import TOO_DEEP, too_deep
 from edge.direct import AsgiResponse
 from edge.emit import EventStream, Hooks
-from edge.follow import Follower
 from edge.frames import Frames
 from edge.generation import Generation
 from edge.once import asked_of
@@ -46,6 +45,7 @@ from edge.routes.documented import (
 )
 from edge.routes.later import begun, wants_later
 from edge.routes.visitors import ticket_for
+from edge.seats import Seat
 from edge.service import EdgeService
 from schemas.settings import ApiKey
 
@@ -109,7 +109,14 @@ async def responses(request: Request) -> Response:
 
 async def _generate(request: Request, dialect: Dialect) -> Response:
     """Begin a generation, and follow it from nothing: as a stream, or until its whole answer is there."""
-    service, caller = service_of(request), caller_of(request)
+    caller = caller_of(request)
+    return await service_of(request).desk.seats.seated(
+        caller.id, lambda seat: _begun(request, caller, dialect, seat)
+    )
+
+
+async def _begun(request: Request, caller: ApiKey, dialect: Dialect, seat: Seat) -> Response:
+    service = service_of(request)
     body = await read_body(request, service.settings.limit.body_bytes)
     asked = dialect.request_of(body, request.headers)
     later = wants_later(request.headers.getlist("prefer"))
@@ -121,25 +128,17 @@ async def _generate(request: Request, dialect: Dialect) -> Response:
     else:
         found = await service.once.begin(caller, dialect, asked, request.headers, once)
         if isinstance(found, Claim):
-            return await _again(request, caller, dialect, asked, found.generation_id, later=later)
+            return await _again(request, caller, dialect, asked, found.generation_id, seat, later=later)
         entry = found
     generation = entry.generation
     identity = generation.identity
     if later:
         ticket = ticket_for(service, generation.id, caller.id)
         return begun(generation.id, identity.start.request_id, ticket)
-    follower = Follower(
-        service.log,
-        service.codec,
-        generation.id,
-        identity.partition,
-        0,
-        generation.start_offset or 0,
-        generation,
-    )
+    follower = service.desk.begun_here(generation)
     opened = Opened(follower, identity.tenant, identity.key_id, identity.dialect, None)
     names = _names(dialect, generation.id, identity.start.request_id)
-    return await _answer(service, dialect, asked, opened, generation, names)
+    return await _answer(service, dialect, asked, opened, generation, names, seat)
 
 
 async def _again(
@@ -148,6 +147,7 @@ async def _again(
     dialect: Dialect,
     asked: ClientRequest,
     generation_id: str,
+    seat: Seat,
     *,
     later: bool,
 ) -> Response:
@@ -164,7 +164,7 @@ async def _again(
         return failure(opened.code, dialect=dialect.name, status=opened.status)
     local = service.registry.get(generation_id)
     names = [*_names(dialect, generation_id, request_id), replayed]
-    return await _answer(service, dialect, asked, opened, local, names)
+    return await _answer(service, dialect, asked, opened, local, names, seat)
 
 
 async def _answer(
@@ -174,6 +174,7 @@ async def _answer(
     opened: Opened,
     local: Generation | None,
     headers: list[tuple[bytes, bytes]],
+    seat: Seat,
 ) -> Response:
     """The response to a call: a stream from nothing, or the whole answer."""
     follower = opened.follower
@@ -181,7 +182,8 @@ async def _answer(
         status, answer, advice = await first_answer(follower, dialect, local)
         return Response(answer, status, dict(_text(headers + advice)), media_type="application/json")
     model = asked.model if local is None else local.identity.start.model
-    hooks: Hooks = ReaderHooks(service, follower, local, model)
+    seat.read(follower)
+    hooks: Hooks = ReaderHooks(service, follower, local, model, seat)
     if not asked.stream:
         return AsgiResponse(WholeAnswer(follower, dialect, headers, hooks, local))
     secret = service.secret_of(follower.generation_id) if local is None else local.identity.secret

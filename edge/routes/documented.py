@@ -153,7 +153,7 @@ CALL_HEADERS = [
 ]
 CURSOR_HEADERS = [
     header("Last-Event-ID", "The id of the last event that the client has."),
-    header("X-Resumption-Token", "A plain seq's signature: `seq=…&sig=…`."),
+    header("X-Resumption-Token", "A plain seq's signature: `seq=…&sig=…`; alone it is a cursor."),
     header(
         "X-Resume-Mode",
         "`from-start` plays it all again, whatever the id says.",

@@ -21,7 +21,7 @@ from edge.frames import NATIVE, Frames
 from edge.result import body_of
 from edge.resume import Opened, Presented, Refusal
 from edge.routes.acks import prelude_of
-from edge.routes.common import Forbidden, ReaderHooks, failure, request_id_of, service_of
+from edge.routes.common import Forbidden, ReaderHooks, failure, refusal, request_id_of, service_of
 from edge.routes.dialects import read_body, stage_of
 from edge.routes.documented import (
     ANY_ERROR,
@@ -37,6 +37,7 @@ from edge.routes.documented import (
     streamed,
 )
 from edge.routes.visitors import visitor_of
+from edge.seats import Seat
 from edge.service import EdgeService
 from edge.state import state_of
 from schemas.events import CancelRequested, LogEvent
@@ -88,6 +89,15 @@ async def events(
     service = service_of(request)
     caller = await visitor_of(request, generation_id)
     shown = presented(request, after)
+    return await service.desk.seats.seated(
+        caller.id, lambda seat: _events(request, caller, generation_id, dialect, shown, seat)
+    )
+
+
+async def _events(
+    request: Request, caller: ApiKey, generation_id: str, dialect: str, shown: Presented, seat: Seat
+) -> Response:
+    service = service_of(request)
     prelude = await prelude_of(request, service, caller, generation_id, dialect)
     opened = await service.desk.open_stream(caller, generation_id, shown)
     if isinstance(opened, Refusal):
@@ -103,8 +113,7 @@ async def events(
     if isinstance(prelude, Refusal):
         opened.follower.close()
         return refusal(prelude)
-    service.metrics.resumes.labels("200").inc()
-    return AsgiResponse(stream(service, request, opened, dialect, prelude))
+    return stream(service, request, opened, dialect, seat, prelude)
 
 
 def presented(request: Request, after: str | None) -> Presented:
@@ -115,19 +124,13 @@ def presented(request: Request, after: str | None) -> Presented:
     )
 
 
-def refusal(answer: Refusal) -> Response:
-    """A refusal as an HTTP answer; 204 tells an EventSource to stop reconnecting."""
-    if answer.status == 204:  # noqa: PLR2004 - HTTP's own number
-        return Response(status_code=204)
-    beside = {} if answer.first_available_seq is None else {"first_available_seq": answer.first_available_seq}
-    return failure(answer.code, status=answer.status, beside=beside)
-
-
 def stream(
-    service: EdgeService, request: Request, opened: Opened, dialect: str, prelude: bytes = b""
-) -> EventStream:
-    """The response of an opened stream."""
+    service: EdgeService, request: Request, opened: Opened, dialect: str, seat: Seat, prelude: bytes = b""
+) -> AsgiResponse:
+    """The response of an opened stream; raises Full."""
     follower = opened.follower
+    seat.read(follower)
+    service.metrics.resumes.labels("200").inc()
     local = service.registry.get(follower.generation_id)
     frames = Frames(dialect, follower.generation_id, opened.key_id, service.secret_of(follower.generation_id))
     headers = [
@@ -143,7 +146,7 @@ def stream(
         else lambda: ("unknown", (service.clock.now_us() - began_us) // 1000)
     )
     model = local.identity.start.model if local is not None else "unknown"
-    hooks = ReaderHooks(service, follower, local, model)
+    hooks = ReaderHooks(service, follower, local, model, seat)
     headers.append((b"x-reader-id", hooks.reader_id.encode()))
     response = EventStream(
         follower,
@@ -157,7 +160,7 @@ def stream(
     )
     if dialect == NATIVE:
         hooks.stream = response
-    return response
+    return AsgiResponse(response)
 
 
 @router.get(

@@ -10,9 +10,8 @@ import orjson
 from fastapi import APIRouter, Query, Request, Response
 
 from edge.dialects import dialect_of
-from edge.direct import AsgiResponse
 from edge.resume import Refusal
-from edge.routes.common import caller_of, failure, service_of
+from edge.routes.common import caller_of, failure, refusal, service_of
 from edge.routes.documented import (
     CURSOR_HEADERS,
     NOTHING_FOLLOWS,
@@ -22,7 +21,8 @@ from edge.routes.documented import (
     ref,
     streamed,
 )
-from edge.routes.generations import end, presented, refusal, stream
+from edge.routes.generations import end, presented, stream
+from edge.seats import Seat
 from edge.service import EdgeService
 from schemas.events import CancelRequested
 from schemas.settings import ApiKey
@@ -51,12 +51,15 @@ async def retrieve(
     if stream_it.lower() not in _YES:
         return await _as_it_is(service, caller, generation_id)
     shown = presented(request, starting_after)
-    opened = await service.desk.open_stream(caller, generation_id, shown)
-    if isinstance(opened, Refusal):
-        service.metrics.resumes.labels(str(opened.status)).inc()
-        return refusal(opened)
-    service.metrics.resumes.labels("200").inc()
-    return AsgiResponse(stream(service, request, opened, DIALECT))
+
+    async def streamed_from(seat: Seat) -> Response:
+        opened = await service.desk.open_stream(caller, generation_id, shown)
+        if isinstance(opened, Refusal):
+            service.metrics.resumes.labels(str(opened.status)).inc()
+            return refusal(opened)
+        return stream(service, request, opened, DIALECT, seat)
+
+    return await service.desk.seats.seated(caller.id, streamed_from)
 
 
 @router.post(

@@ -33,7 +33,7 @@ def test_every_limit_has_one_row():
 def test_every_limit_says_its_unit():
     """A limit's name ends in its unit, or counts what it names."""
     counted = {"generations", "aliases_max", "claims_max", "ack_ranges", "resent_events", "acks_noted"}
-    counted |= {"histories", "histories_waiting"}
+    counted |= {"histories", "histories_waiting", "key_streams_max", "readers_max"}
     assert [
         name for name in Limit.model_fields if not name.endswith(("_bytes", "_s")) and name not in counted
     ] == []

@@ -71,9 +71,9 @@ def post(app, path, body, headers=None):
     return _request(app, "POST", path, headers, json.dumps(body).encode())
 
 
-def get(app, path, headers=None):
-    """Send a GET on a connection of its own."""
-    return _request(app, "GET", path, headers, b"")
+def get(app, path, headers=None, method="GET"):
+    """Send a GET, or what else has no body, on a connection of its own."""
+    return _request(app, method, path, headers, b"")
 
 
 def _request(app, method, path, headers, body):

@@ -125,6 +125,23 @@ async def test_the_word_alone_ends_a_reading(scene):
     assert client.seqs == [0, 1, 2, 3]
 
 
+async def test_a_slow_reader_is_told_nothing_of_it_later(scene):
+    """What was read for a client that took nothing meanwhile is dropped, and a caller's own stream goes no further either."""
+    await scene.written(texts=600)
+    readers = [(await scene.ask()).follower]
+    if scene.where == "memory":
+        scene.registry._entries[scene.id].finished = True
+        readers.append(scene.desk.begun_here(scene.writer.generation))
+    for reader in readers:
+        await reader.read()
+        await reader.preload(1)
+    scene.writer.generation.release()  # the rest would come from the log
+    await forget(scene)
+    for reader in readers:
+        with pytest.raises(Erased):
+            await reader.read()
+
+
 async def forget_in_the_log(scene):
     """What `tokentrail forget` appends: the decision under the generation's key, and the word to all edges."""
     if scene.where == "memory":

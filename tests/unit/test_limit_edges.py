@@ -8,8 +8,9 @@ import pytest
 
 from edge.app import build_app
 from schemas.events import Kind
+from schemas.ids import uuid7
 from schemas.settings import ApiKey
-from tests.support.asgi import post
+from tests.support.asgi import get, post
 from tests.support.running import BODY, edge_with, ends_of, run
 from tests.support.upstream import DONE, HANG, OK, Script, chunk, finish
 from tests.support.waiting import until
@@ -96,3 +97,51 @@ async def test_unacked():
     pieces = [chunk("y" * 100) for _ in range(20)]
     records, _ = await asyncio.wait_for(run(Script(*pieces, finish(), DONE), limit={"unacked_bytes": 1}), 10)
     assert sum(len(part.text) for event in records for part in event.canonical) == 2000
+
+
+async def test_the_connections_of_a_key():
+    """As many of a key's connections as allowed read at once; one more is a 429 before anything is begun or looked for."""
+    async with edge_with(Script(chunk(), HANG), keys=KEYS, limit={"key_streams_max": 2}) as edge:
+        app, seats = build_app(edge.service), edge.service.desk.seats
+        first = post(app, CHAT, BODY, AUTH)
+        await first.until(b'"x"')
+        url = f"/v1/generations/{first.headers['x-generation-id']}/events"
+        second = get(app, url, AUTH)
+        await second.until(b"delta")
+        unknown = f"/v1/generations/{uuid7(1, 1)}/events"
+        for refused in (get(app, url, AUTH), get(app, unknown, AUTH), post(app, CHAT, BODY, AUTH)):
+            await refused.done()
+            assert refused.status == 429
+            assert b"limit.key_streams_max" in refused.body
+            assert refused.headers["x-should-retry"] == "true"
+        assert len(edge.upstream.calls) == 1
+        await second.hang_up()
+        assert len(seats) == 1
+        head = await get(app, url, AUTH, method="HEAD").done()
+        assert (head.status, len(seats)) == (200, 1)
+        assert (await get(app, unknown, AUTH).done()).status == 404
+        third = get(app, url, AUTH)
+        await third.until(b"delta")
+        await third.hang_up()
+        await first.hang_up()
+        assert len(seats) == 0
+
+
+async def test_the_readers_of_a_generation():
+    """As many readers of one generation as allowed; one more is a 429, and another generation has room of its own."""
+    script = Script(chunk(), HANG)
+    async with edge_with(script, script, keys=KEYS, limit={"readers_max": 1}) as edge:
+        app = build_app(edge.service)
+        first, other = post(app, CHAT, BODY, AUTH), post(app, CHAT, BODY, AUTH)
+        for reader in (first, other):
+            await reader.until(b'"x"')
+        url = f"/v1/generations/{first.headers['x-generation-id']}/events"
+        refused = await get(app, url, AUTH).done()
+        assert refused.status == 429
+        assert b"limit.readers_max" in refused.body
+        await first.hang_up()
+        again = get(app, url, AUTH)
+        await again.until(b"delta")
+        for reader in (again, other):
+            await reader.hang_up()
+        assert len(edge.service.desk.seats) == 0

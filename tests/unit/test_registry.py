@@ -5,11 +5,12 @@ import time
 
 import pytest
 
+from edge.generation import SINCE_BYTES_MAX, SINCE_EVENTS_MAX
 from edge.metrics import Metrics
 from edge.registry import Registry
 from schemas.events import CancelRequested, ClientReader, Kind
 from schemas.records import ControlKind, ControlRecord
-from tests.support.edge import CODEC, Writer, settings_of, turns
+from tests.support.edge import CODEC, Client, Writer, settings_of, turns
 from tests.support.waiting import until
 
 GRACE_S = 0.08
@@ -210,6 +211,42 @@ async def test_the_budget_takes_the_finished_first_and_the_oldest_of_them():
     assert registry.get(old.generation.id) is None
     assert registry.get(new.generation.id) is new.generation
     assert alive.generation.window_bytes == size
+
+
+@pytest.mark.parametrize("gone", ["by the budget", "after the grace time"])
+async def test_what_the_budget_does_not_see_is_not_held(gone):
+    """A reader that takes nothing keeps no window alive when its generation is forgotten here: it goes on from the log."""
+    registry = registry_of(grace_s=0.01, window_bytes=1 if gone == "by the budget" else 1 << 20)
+    entry, _, writer = running(registry)
+    writer.start()
+    for _ in range(600):
+        writer.text()
+    writer.end()
+    await turns()
+    slow = writer.follower()
+    taken = await slow.read()
+    registry.finish(entry)
+    if gone == "by the budget":
+        registry.keep_budget()
+    await until(lambda: registry.get(entry.generation.id) is None)
+    assert (len(entry.generation.window), entry.generation.window_bytes) == (0, 0)
+    assert len(taken) == SINCE_EVENTS_MAX
+    seqs = [delivered.event.seq for delivered in taken] + (await Client(slow).done()).seqs
+    assert seqs == list(range(602))
+    assert slow.remote
+
+
+async def test_a_reader_takes_little_of_the_window_at_a_time():
+    """So many events, or bytes, whatever the window holds: what a slow reader has in hand is bounded."""
+    writer = Writer()
+    writer.start()
+    for _ in range(3):
+        writer.text("x" * SINCE_BYTES_MAX)
+    for _ in range(600):
+        writer.text()
+    await turns()
+    generation = writer.generation
+    assert [len(generation.since(seq)) for seq in (0, 1, 4, 500)] == [2, 1, SINCE_EVENTS_MAX, 104]
 
 
 async def test_the_budget_halves_the_largest_running_windows():

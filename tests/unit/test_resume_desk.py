@@ -176,6 +176,18 @@ async def test_the_token_signs_a_plain_seq(scene):
     assert refused(await scene.ask(last_event_id="2", token=forged)) == (401, "cursor_invalid")
 
 
+async def test_the_token_alone_is_a_cursor(scene):
+    """Without an id the token says seq and signature: never a stream from the beginning, whatever is in it."""
+    await scene.written()
+    token = resumption_token(scene.id, 2, sign(SECRET, scene.id, 2, "key-1"))
+    assert await scene.seqs(COLLEAGUE, token=token) == [3, 4]
+    unsigned = token.partition("&sig=")[0]
+    for forged in (unsigned, token.replace("seq=2", "seq=1"), token.replace("sig=", "sig=x")):
+        assert refused(await scene.ask(token=forged)) == (401, "cursor_invalid")
+    for garbled in ("", "what", token.replace("seq=2", "seq=-2"), token.replace("seq=2&", "")):
+        assert refused(await scene.ask(token=garbled)) == (400, "cursor_invalid")
+
+
 async def test_from_start_plays_it_all_again(scene):
     """X-Resume-Mode from-start: all of it behind any good cursor, also the terminal's; after-last-id is what is usual."""
     await scene.written()
