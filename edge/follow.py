@@ -12,10 +12,10 @@ Before: ``generation``, ``log`` or ``past``. After: ``emit`` writes it out; ``re
 from collections import deque
 from collections.abc import Callable
 
-from edge.decode import whole_event
 from edge.generation import Delivered, Generation
 from edge.log import EventLog, LogAway, OffsetGone, Progress, Raw, Reader
 from edge.past import Past
+from edge.replays import Replays
 from schemas.codec import Codec
 from schemas.errors import TokentrailError
 from schemas.events import Kind, LogEvent
@@ -63,6 +63,7 @@ class Follower:
         local: the generation's memory where it runs here.
         past: the archive's part, which is read before the log.
         forgotten: whether the generation was forgotten meanwhile; asked before anything is handed on from elsewhere.
+        replays: what this edge's readers share of the log; None: nothing.
 
     Attributes:
         seen_seq: the highest seq that reading came across, wanted or not; -1 for none.
@@ -81,6 +82,7 @@ class Follower:
         local: Generation | None,
         past: Past | None = None,
         forgotten: Callable[[], bool] = lambda: False,
+        replays: Replays | None = None,
     ) -> None:
         self._log = log
         self._codec = codec
@@ -92,6 +94,7 @@ class Follower:
         self._local = local
         self._past = past
         self._forgotten = forgotten
+        self._replays = replays or Replays(0)
         self._reader: Reader | None = None
         self._joiner = Joiner(codec)
         self._ready: list[Delivered] = []
@@ -246,10 +249,12 @@ class Follower:
                 self._erase()
                 return
             for _ in range(min(DECODE_EVENTS_MAX, len(self._undecoded))):
-                raw = self._undecoded.popleft()
-                event = await whole_event(self._log, self._codec, self._joiner, raw.value, raw.offset)
-                if event is not None:
-                    self._judge(Delivered(event, self._partition, raw.offset))
+                raw, replays = self._undecoded.popleft(), self._replays
+                found = replays.find(self.generation_id, raw)
+                if found is None:
+                    found = await replays.decoded(self._log, self._codec, self._joiner, self._partition, raw)
+                if found is not None:
+                    self._judge(found)
         except LogAway as away:
             raise LogSilent(str(away)) from away
         if self._progress is not None and not self._undecoded:
@@ -257,7 +262,8 @@ class Follower:
             self._position = self._progress.position
 
     def _erase(self) -> None:
-        """What is ready is not handed out either."""
+        """What is ready is not handed out either, and nothing is held for others."""
+        self._replays.forget(self.generation_id)
         self._ready.clear()
         self.reading.ended = True
         self._hole = Erased(None)

@@ -18,6 +18,7 @@ from edge.driver import Driver
 from edge.generation import Generation, Identity
 from edge.log import EventLog
 from edge.metrics import Metrics
+from edge.replays import Replays
 from schemas.codec import Codec
 from schemas.events import CancelRequested, ClientReader, Kind, Stage, ToolStatus
 from schemas.records import ControlKind, ControlRecord
@@ -65,6 +66,7 @@ class Registry:
         self._now_us = now_us
         self._entries: dict[str, Entry] = {}
         self._running = 0
+        self.replays = Replays(settings.limit.window_bytes)
         self.streams: dict[tuple[str, str], EventStream] = {}  # what can be acknowledged: generation, reader
         self._aliases: OrderedDict[tuple[str | None, str], str] = OrderedDict()  # (tenant, id) → generation
         self.on_tool: OnTool = _nobody
@@ -221,15 +223,15 @@ class Registry:
 
     def erase(self, generation_id: str) -> None:
         """A generation is forgotten on request: its readers here get nothing more of it, and it ends if it runs."""
+        self.replays.forget(generation_id)
         entry = self._entries.get(generation_id)
         if entry is not None:
             entry.generation.erase()
-            self.cancel(
-                generation_id, CancelRequested(mode="hard", reason="policy_violation", source="forget")
-            )
+            wish = CancelRequested(mode="hard", reason="policy_violation", source="forget")
+            self.cancel(generation_id, wish)
 
     def keep_budget(self) -> None:
-        """Bring the windows below ``limit.window_bytes``."""
+        """Bring the windows below ``limit.window_bytes``; what they leave of it is for replays of the log."""
         total = sum(entry.generation.window_bytes for entry in self._entries.values())
         limit = self._settings.limit.window_bytes
         for entry in [e for e in self._entries.values() if e.finished]:
@@ -239,11 +241,11 @@ class Registry:
             self._drop(entry)
         while total > limit:
             largest = max(self._entries.values(), key=lambda e: e.generation.window_bytes)
-            freed = largest.generation.shrink()
-            if not freed:
+            if not (freed := largest.generation.shrink()):
                 break
             total -= freed
-        self._metrics.window_bytes.set(total)
+        self.replays.keep_within(limit - total, self._now_us())
+        self._metrics.window_bytes.set(total + self.replays.bytes)
 
     def _drop(self, entry: Entry) -> None:
         """Forget a finished generation; its readers here go on from the log."""
@@ -268,10 +270,8 @@ class Registry:
                 self.alias(record)
             elif record.kind is ControlKind.TOOL and record.tool_status is not None:
                 self.on_tool(record.generation_id, record.tool_status, noted=record.noted)
-            elif record.kind is ControlKind.ATTACHED:
-                entry = self._entries.get(record.generation_id)
-                if entry is not None:
-                    entry.attached_us = self._now_us()
+            elif (entry := self._entries.get(record.generation_id)) and record.kind is ControlKind.ATTACHED:
+                entry.attached_us = self._now_us()
 
     def _arm_grace(self, entry: Entry, delay_s: float) -> None:
         entry.grace = asyncio.get_running_loop().call_later(delay_s, self._grace_over, entry)

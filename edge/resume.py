@@ -77,7 +77,6 @@ class Desk:
         key_ids: Callable[[str], set[str]] = lambda _: set(),
     ) -> None:
         self._key_ids = key_ids
-        self._settings = settings
         self._skew_ms = settings.resume.skew_s * 1000
         self._log = log
         self._codec = codec
@@ -169,6 +168,7 @@ class Desk:
             local,
             past,
             lambda: self._is_forgotten(generation_id) is not None,
+            self._registry.replays,
         )
 
     def _is_forgotten(self, generation_id: str) -> ForgottenEntry | None:

@@ -43,9 +43,12 @@ def cut(codec: Codec, event: LogEvent) -> list[bytes]:
 
 
 class Joiner:
-    """Joins the parts of one generation's records, in log order. Holds at most one unfinished record."""
+    """Joins the parts of one generation's records, in log order. Holds at most one unfinished record.
 
-    __slots__ = ("_codec", "_parts", "_seq", "_slices", "first_offset")
+    ``joined``: whether the record that was given out last had come in parts.
+    """
+
+    __slots__ = ("_codec", "_parts", "_seq", "_slices", "first_offset", "joined")
 
     def __init__(self, codec: Codec) -> None:
         self._codec = codec
@@ -53,12 +56,14 @@ class Joiner:
         self._seq: int | None = None
         self._parts = 0
         self.first_offset: int | None = None
+        self.joined = False
 
     def offer(self, event: LogEvent, offset: int = -1) -> LogEvent | None:
         """The whole record once it is complete, None in between. ``offset`` is kept for the first part of a run.
 
         Raises Poison where complete parts hold no record, or not the one that they say.
         """
+        self.joined = event.part is not None and event.parts is not None
         if event.part is None or event.parts is None:
             return event
         if event.part == 0 and event.parts > 0:

@@ -7,6 +7,7 @@ from edge.follow import Follower, Hole, LogSilent, OffsetGone
 from edge.generation import Generation, Identity
 from edge.log.memory import MemoryLog
 from edge.recorder import Recorder
+from edge.replays import Replays
 from schemas.codec import Codec
 from schemas.events import Canonical, ErrorEnd, Kind, MessageEnd, MessageStart, PartType
 from schemas.ids import uuid7
@@ -71,6 +72,7 @@ class Writer:
         self.identity = identity or identity_of(number)
         self.generation = Generation(self.identity, self.clock.us, self.clock.wall_us(), "grace")
         self.told = []
+        self.replays = Replays(1 << 20)  # of the edge whose readers follow the log
         self.recorder = Recorder(
             self.generation,
             self.log,
@@ -122,6 +124,7 @@ class Writer:
             next_seq,
             start,
             self.generation if local else None,
+            replays=self.replays,
         )
 
     def window_seqs(self):
