@@ -273,6 +273,8 @@ class Follower:
         if event.kind is Kind.FORGOTTEN:
             self._erase()
             return
+        if self.reading.ended:
+            return  # an edge that slept writes behind the terminal: that is nothing to anybody
         if event.seq is not None and event.seq > self.seen_seq:
             self.seen_seq = event.seq
             self._first_seen = event.seq if self._first_seen is None else self._first_seen

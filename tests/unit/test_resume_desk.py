@@ -336,6 +336,23 @@ async def test_another_writers_terminal_is_not_given_twice():
     assert refused(await scene.ask(last_event_id=scene.cursor(4))) == (204, "ended")
 
 
+async def test_what_a_sleeper_writes_behind_the_terminal_makes_nobody_ahead():
+    """The finder ended it, its own edge woke and wrote on: the terminal's cursor is 204 all the same, and never 409."""
+    scene = await Scene("log").written(end=None)
+    finder = Writer(scene.writer.clock, scene.writer.log, edge_id="finder")
+    finder.recorder.next_seq = 4
+    finder.fail("edge_lost")
+    await turns()
+    cursor = scene.cursor(4)
+    for text in ("too late", "and later"):
+        scene.writer.text(text)
+    scene.writer.end()
+    await turns()
+    assert refused(await scene.ask(last_event_id=cursor)) == (204, "ended")
+    assert refused(await scene.ask(after="4")) == (204, "ended")
+    assert await scene.seqs(last_event_id=scene.cursor(2)) == [3, 4]
+
+
 async def test_a_generation_is_looked_for_around_its_time_alone(scene):
     """An id of this minute whose records came an hour later is not scanned for."""
     scene.writer.clock.us += 3_600_000_000
