@@ -18,6 +18,8 @@ from schemas.settings import ApiKey, Settings
 if TYPE_CHECKING:
     from edge.driver import Target
 
+AGES = 4
+"""A quarter of the longest wait makes a call one priority higher: the lowest is as urgent as any at half of it."""
 STOPPING = "this edge is stopping; another one can"
 
 
@@ -73,6 +75,7 @@ class Admission:
             {name: Bounds(p.generations, p.starts_per_s) for name, p in settings.providers.items()},
             asked.waiting_max,
             asked.waiting_tenant_max,
+            int(asked.wait_s * 1_000_000 / AGES),
         )
         self._on = any(one != Bounds() for one in (rules.tenant, *rules.providers.values()))
         self._wait_s = asked.wait_s

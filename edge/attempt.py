@@ -16,7 +16,7 @@ from edge.ending import Ending
 from edge.generation import Head
 from edge.holding import NO_HOLD, Held, Hold
 from edge.output_check import OutputCheck
-from edge.policy.retries import retry_after_s
+from edge.policy.retries import asked_wait_ms
 from edge.timing import NOTHING_SAID, of_headers
 from edge.upstream import Answer, UpstreamFailed
 from edge.watch import Watch
@@ -60,6 +60,7 @@ class Attempt:
         self.task: asyncio.Task[AttemptResult] | None = None
         self.interrupted: str | None = None
         self.reason = "first"
+        self.called_us = 0  # on the process's clock: what its provider's record counts by
         self.unparsable: str | None = None
         self._hold = hold
         self._hold_over: bool = not hold.us
@@ -97,7 +98,7 @@ class Attempt:
         if self._hold_timer is not None:
             self._hold_timer.cancel()
         if ended_by is not None:
-            self.capture.close(self.driver.recorder.elapsed_us(), ended_by)
+            self.capture.close(self.driver.recorder.elapsed_us(), ended_by, self._paused_us)
         if ending.code is None and not self.committed and self.interrupted != LOST_RACE:
             if self._hold.whole and self.driver.wishes.repair:
                 self.unparsable = self.capture.unparsable()
@@ -137,8 +138,7 @@ class Attempt:
         if not success or answer.content_type != "text/event-stream":
             self.dispatch = Dispatch.ACCEPTED if success else Dispatch.REFUSED
             code, said = self.driver.dialect.failure_of_body(answer.status, await self._said(answer))
-            wait_s = retry_after_s(answer.headers.get("retry-after"), self.driver.clock.wall_us() / 1e6)
-            wait_ms = None if wait_s is None else int(wait_s * 1000)
+            wait_ms = asked_wait_ms(answer.headers, self.driver.clock.wall_us() / 1e6)
             message = said.message or ERRORS[code].meaning
             return self.result(Ending(code, message, provider_error=said, retry_after_ms=wait_ms))
         self.dispatch = Dispatch.ACCEPTED
@@ -286,9 +286,11 @@ class Attempt:
         driver, limit = self.driver, self.driver.unacked_max()
         before_us = driver.recorder.elapsed_us()
         self.watch.pause(before_us)
-        await driver.recorder.below(limit // 2)
-        after_us = driver.recorder.elapsed_us()
-        self.watch.resume(after_us)
+        try:
+            await driver.recorder.below(limit // 2)
+        finally:  # also of an attempt that is ended meanwhile
+            after_us = driver.recorder.elapsed_us()
+            self.watch.resume(after_us)
+            self._paused_us += after_us - before_us
         driver.timers.rearm()
         driver.race.wake()
-        self._paused_us += after_us - before_us

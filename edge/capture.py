@@ -123,8 +123,9 @@ class AttemptCapture:
         word = self.check.result(ended_properly=True)
         return word if word in (MALFORMED, TRUNCATED) else None
 
-    def close(self, elapsed_us: int, ended_by: EndedBy) -> None:
-        """The last gap, that no content closed: a row, and in none of the sums."""
+    def close(self, elapsed_us: int, ended_by: EndedBy, paused_us: int = 0) -> None:
+        """The last gap, that no content closed: a row, and in none of the sums; our own pause at its end left out."""
+        self._paused_us += paused_us
         if self.last_content_us is not None and self.finish_us is None:
             self._gap(elapsed_us, ended_by)
 

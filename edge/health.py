@@ -115,25 +115,25 @@ class Health:
         """A call is made."""
         self.of(provider).breaker.called(now_us)
 
-    def let_go(self, provider: str) -> None:
-        """A call was ended by us."""
-        self.of(provider).breaker.let_go()
+    def let_go(self, provider: str, began_us: int) -> None:
+        """A call that was made at ``began_us`` was ended by us."""
+        self.of(provider).breaker.let_go(began_us)
 
-    def ended(self, provider: str, outcome: Outcome, now_us: int) -> None:
-        """A call came to its end by what the provider did."""
+    def ended(self, provider: str, outcome: Outcome, began_us: int, now_us: int) -> None:
+        """A call that was made at ``began_us`` came to its end by what the provider did."""
         record = self.of(provider)
         if outcome.asked_us:
             until_us = now_us + min(outcome.asked_us, PUSH_BACK_US_MAX)
             record.pushed_until_us = max(record.pushed_until_us, until_us)
         if outcome.code in UNFED:
-            record.breaker.let_go()
+            record.breaker.let_go(began_us)
             return
         if outcome.code in BUSY:
-            record.breaker.let_go()
+            record.breaker.let_go(began_us)
             self.hedges.failure()
             return
         failed = outcome.code is not None or not outcome.content
-        record.breaker.ended(now_us, failed=failed)
+        record.breaker.ended(now_us, began_us, failed=failed)
         for bucket in (record.retries, self.hedges):
             if failed:
                 bucket.failure()

@@ -2,8 +2,8 @@
 
 A call needs room with its tenant and with one of its providers: fewer running at once than the limit says, and a start
 left in the rate (a second's worth may come at once). Who finds none waits. Whenever there is room it goes to the highest
-priority first, among equals to the tenant whose last turn is longest ago, within a tenant in order of arrival. Nobody
-who could begin is ever left waiting (``turn``), so a newcomer that finds room overtakes nobody. A place is given back
+priority first, among equals to the tenant whose last turn is longest ago, within a tenant in order of arrival. Who has
+waited ``age_us`` counts as one priority higher, so that a flood of urgent calls keeps nobody out for good. Nobody who could begin is ever left waiting (``turn``), so a newcomer that finds room overtakes nobody. A place is given back
 once, however often that is said (``leave``). Times are monotonic microseconds. Before: the settings. After:
 ``admission``.
 """
@@ -43,6 +43,7 @@ class Rules(NamedTuple):
     providers: Mapping[str, Bounds]
     waiting_max: int
     waiting_tenant_max: int
+    age_us: int = 0  # 0: a priority is for ever
 
 
 class Ask(NamedTuple):
@@ -64,10 +65,11 @@ class Stand(Enum):
 class Place:
     """One call's place: in the queue, then among those that run."""
 
-    __slots__ = ("ask", "number", "provider", "stand")
+    __slots__ = ("ask", "number", "provider", "since_us", "stand")
 
-    def __init__(self, ask: Ask, number: int) -> None:
+    def __init__(self, ask: Ask, number: int, since_us: int) -> None:
         self.ask = ask
+        self.since_us = since_us
         self.number = number
         self.provider = ask.providers[0]
         self.stand = Stand.WAITING
@@ -123,7 +125,7 @@ class Queue:
 
     def enter(self, ask: Ask, now_us: int) -> Place:
         """Come: admitted at once where there is room (nobody waits for it, see ``turn``), else waiting; raises Full."""
-        place = self._place(ask)
+        place = self._place(ask, now_us)
         provider = self._free(ask, now_us)
         if provider is not None:
             self._admit(place, provider, now_us)
@@ -137,7 +139,7 @@ class Queue:
 
     def force(self, ask: Ask, now_us: int) -> Place:
         """Begin above the limits if need be: what goes on for one that is just ending."""
-        place = self._place(ask)
+        place = self._place(ask, now_us)
         self._admit(place, self._free(ask, now_us) or ask.providers[0], now_us)
         return place
 
@@ -146,7 +148,7 @@ class Queue:
         admitted = []
         while self._lanes:
             free = [
-                (ask.rank, self._turns.get(ask.tenant, 0), lane[0].number, ask, provider)
+                (self._rank(lane[0], now_us), self._turns.get(ask.tenant, 0), lane[0].number, ask, provider)
                 for ask, lane in self._lanes.items()
                 if (provider := self._free(ask, now_us)) is not None
             ]
@@ -182,9 +184,14 @@ class Queue:
         """How many of a tenant run."""
         return self._tenant(tenant).held
 
-    def _place(self, ask: Ask) -> Place:
+    def _place(self, ask: Ask, now_us: int) -> Place:
         self._number += 1
-        return Place(ask, self._number)
+        return Place(ask, self._number, now_us)
+
+    def _rank(self, place: Place, now_us: int) -> int:
+        """Its priority by now: the first of a lane has waited longest."""
+        aged = (now_us - place.since_us) // self._rules.age_us if self._rules.age_us else 0
+        return max(0, place.ask.rank - aged)
 
     def _admit(self, place: Place, provider: str, now_us: int) -> None:
         place.stand, place.provider = Stand.ADMITTED, provider

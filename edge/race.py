@@ -225,7 +225,8 @@ class Race:
         hold = Hold(driver.holds_whole, 0 if start.reason.startswith("hedge") else driver.wishes.hold_us)
         attempt = self.live[start.number] = Attempt(driver, target, start.number, request, hold)
         attempt.reason = start.reason
-        self._health.called(target.route.provider, driver.clock.now_us())
+        attempt.called_us = driver.clock.now_us()
+        self._health.called(target.route.provider, attempt.called_us)
         said = self._lineage.announce(start, self.results)
         driver.recorder.trace(Kind.ATTEMPT_START, attempt=start.number, attempt_start=said)
         if self._running:

@@ -48,12 +48,12 @@ def report(health: Health, result: AttemptResult, now_us: int) -> None:
         until_us = capture.first_content_us or attempt.driver.recorder.elapsed_us()
         health.latencies.add(name, attempt.model, until_us - (attempt.dispatched_us or 0))
     if ending.cancelled or attempt.interrupted == LOST_RACE:
-        health.let_go(name)
+        health.let_go(name, attempt.called_us)
         return
     words = {finish.finish_reason for finish in capture.state.finishes.values()}
     content = capture.content_events > 0 or bool(words & _EMPTY_BY_RIGHT)
     asked_us = None if ending.retry_after_ms is None else ending.retry_after_ms * 1000
-    health.ended(name, Outcome(ending.code, content, asked_us), now_us)
+    health.ended(name, Outcome(ending.code, content, asked_us), attempt.called_us, now_us)
 
 
 def is_a_lesson(result: AttemptResult) -> bool:

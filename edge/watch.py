@@ -104,8 +104,10 @@ class Watch:
     def resume(self, now_us: int) -> None:
         """Reading goes on; what stood still is shifted."""
         if self._paused_at_us is not None:
-            self._last_us += now_us - self._paused_at_us
-            self._paused_at_us = None
+            stood_us, self._paused_at_us = now_us - self._paused_at_us, None
+            self._last_us += stood_us
+            if self._finished_us is not None:
+                self._finished_us += stood_us
 
     def deadline(self) -> tuple[int, str]:
         """When the next timer expires (elapsed_us), and its code."""

@@ -8,7 +8,8 @@ half open             the time is over: one call goes through; its success close
 ====================  ==============================================================================================
 
 It is fed by what a provider did: error answers, errors in band, time-outs, streams without content. What we cancelled
-says nothing about it; where that was the probe, the next call is one. Before: ``budgets``. After: ``edge.health``.
+says nothing about it; where that was the probe, the next call is one. While it is not closed only the probe counts: a call
+that began before the breaker opened may end well although no new one would. Before: ``budgets``. After: ``edge.health``.
 """
 
 from collections import deque
@@ -64,27 +65,30 @@ class Breaker:
 
     def called(self, now_us: int) -> None:
         """A call is made; the first one after the open time is the probe."""
-        if self._reopens_us is not None:
+        if self._reopens_us is not None and now_us >= self._reopens_us:
             self._probe_us = now_us
 
-    def let_go(self) -> None:
-        """A call was ended by us: it says nothing."""
-        self._probe_us = None
-
-    def ended(self, now_us: int, *, failed: bool) -> None:
-        """A call came to its end."""
-        if self._reopens_us is not None:
+    def let_go(self, began_us: int) -> None:
+        """A call that began at this time was ended by us: it says nothing."""
+        if self._is_probe(began_us):
             self._probe_us = None
-            if not failed:
-                self._reopens_us = None
-                self._outcomes.clear()
-                self._failures = 0
-            elif now_us >= self._reopens_us:
-                self._reopens_us = now_us + self._open_us
+
+    def ended(self, now_us: int, began_us: int, *, failed: bool) -> None:
+        """A call that began at ``began_us`` came to its end."""
+        if self._reopens_us is not None:
+            if self._is_probe(began_us):
+                self._probe_us = None
+                self._reopens_us = now_us + self._open_us if failed else None
             return
         self._outcomes.append((now_us, failed))
         self._failures += failed
         while self._outcomes[0][0] < now_us - self._window_us or len(self._outcomes) > OUTCOMES_MAX:
             self._failures -= self._outcomes.popleft()[1]
         if failed and self._failures >= max(self._least, self._share * len(self._outcomes)):
-            self._reopens_us = now_us + self._open_us
+            self._reopens_us, self._probe_us = now_us + self._open_us, None
+            self._outcomes.clear()
+            self._failures = 0
+
+    def _is_probe(self, began_us: int) -> bool:
+        """Whether a call began when this breaker let one through to try."""
+        return self._reopens_us is not None and began_us >= self._reopens_us

@@ -6,6 +6,9 @@ in, so a storm of retries is bounded by what the bucket held when it began. Atte
 before the bucket is empty. Before: ``retries``. After: ``edge.health``.
 """
 
+DIGITS = 9
+"""Shares are sums of decimals: ten tenths are one token, although their binary sum is a little less."""
+
 
 class Bucket:
     """The tokens of one purpose; it begins full, so that a first failure can be tried again.
@@ -37,7 +40,7 @@ class Bucket:
 
     def success(self) -> None:
         """An attempt ended well."""
-        self.tokens = min(self._capacity, self.tokens + self._share)
+        self.tokens = min(self._capacity, round(self.tokens + self._share, DIGITS))
 
     def failure(self) -> None:
         """An attempt failed, and not because we ended it."""

@@ -8,6 +8,8 @@ commit nothing is ever tried again, whatever the code: it would be paid twice an
 """
 
 import re
+from collections.abc import Mapping
+from datetime import UTC
 from email.utils import parsedate_to_datetime
 from enum import StrEnum
 
@@ -69,6 +71,15 @@ def asked_wait_us(asked_us: int, jitter: float) -> int:
     return asked_us + int(asked_us * SPREAD * jitter)
 
 
+def asked_wait_ms(headers: Mapping[str, str], unix_s: float) -> int | None:
+    """How long the head of an answer asks to wait: the milliseconds of some providers, or else Retry-After."""
+    exact = headers.get("retry-after-ms", "").strip()
+    if _SECONDS.fullmatch(exact):
+        return int(min(float(exact), RETRY_AFTER_S_MAX * 1000))
+    wait_s = retry_after_s(headers.get("retry-after"), unix_s)
+    return None if wait_s is None else int(wait_s * 1000)
+
+
 def retry_after_s(value: str | None, unix_s: float) -> float | None:
     """Seconds of a Retry-After header (a number, or an HTTP date); None for none and for nonsense."""
     if value is None:
@@ -77,7 +88,9 @@ def retry_after_s(value: str | None, unix_s: float) -> float | None:
     if _SECONDS.fullmatch(value):
         return min(float(value), RETRY_AFTER_S_MAX)
     try:
-        asked_s = parsedate_to_datetime(value).timestamp() - unix_s
-        return min(max(0.0, asked_s), RETRY_AFTER_S_MAX)
+        date = parsedate_to_datetime(value)
+        if date.tzinfo is None:  # HTTP's dates are UTC, also where one does not say so
+            date = date.replace(tzinfo=UTC)
+        return min(max(0.0, date.timestamp() - unix_s), RETRY_AFTER_S_MAX)
     except (ValueError, TypeError, OverflowError):
         return None

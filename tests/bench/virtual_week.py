@@ -217,13 +217,13 @@ class VirtualEdge:
 
     def _end(self, now_us: int, made: _Generation, number: int) -> None:
         call = self._over(now_us, made, number)
-        self._health.ended(self._rules.providers[call.target], Outcome(None, content=True), now_us)
+        self._report(now_us, made, call, Outcome(None, content=True))
         self._happen(now_us, made, moves.Ended(number))
 
     def _fail(self, now_us: int, made: _Generation, number: int, code: str = "overloaded") -> None:
         if number in made.calls:
             call = self._over(now_us, made, number)
-            self._health.ended(self._rules.providers[call.target], Outcome(code, content=False), now_us)
+            self._report(now_us, made, call, Outcome(code, content=False))
             self._happen(now_us, made, moves.Failed(number, code))
 
     def _expire(self, now_us: int, made: _Generation, number: int) -> None:
@@ -241,7 +241,10 @@ class VirtualEdge:
         self._learn(call, now_us - made.accepted_us)
         if call.answer.first_us is not None and not call.answer.error:
             self.tally.unstopped_tokens += call.answer.tokens - call.tokens_until(now_us - made.accepted_us)
-        self._health.let_go(self._rules.providers[call.target])
+        self._health.let_go(self._rules.providers[call.target], made.accepted_us + call.at_us)
+
+    def _report(self, now_us: int, made: _Generation, call: _Call, outcome: Outcome) -> None:
+        self._health.ended(self._rules.providers[call.target], outcome, made.accepted_us + call.at_us, now_us)
 
     def _over(self, now_us: int, made: _Generation, number: int) -> _Call:
         call = made.calls.pop(number)

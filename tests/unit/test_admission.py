@@ -32,10 +32,12 @@ BROKEN = Script(b"{}", status=500, content_type="application/json")
 ONE_AT_ONCE = {"tenant_generations": 1}
 
 
-def rules(tenant=None, tenant_per_s=None, one=None, one_per_s=None, waiting=1_000, waiting_tenant=1_000):
+def rules(
+    tenant=None, tenant_per_s=None, one=None, one_per_s=None, waiting=1_000, waiting_tenant=1_000, age=0
+):
     """Give limits of the tenants and of the provider ``one``."""
     providers = {"one": Bounds(one, one_per_s), "two": Bounds()}
-    return Rules(Bounds(tenant, tenant_per_s), providers, waiting, waiting_tenant)
+    return Rules(Bounds(tenant, tenant_per_s), providers, waiting, waiting_tenant, age)
 
 
 def test_turns_go_round_the_tenants_and_priority_before_them():
@@ -50,6 +52,21 @@ def test_turns_go_round_the_tenants_and_priority_before_them():
         (running,) = queue.turn(0) or [None]
         order += [] if running is None else [places.index(running)]
     assert order == [5, 0, 3, 1, 6, 2, 4]
+
+
+def test_a_flood_of_urgent_calls_keeps_nobody_out_for_good():
+    """Who has waited long enough is as urgent as any: behind an endless queue of high priority the low ones have turns."""
+    queue = Queue(rules(one=1, age=2 * SECOND_US))
+    running = queue.enter(Ask("urgent", ("one",), 0), 0)
+    low, normal = queue.enter(Ask("b", ("one",), 2), 0), queue.enter(Ask("c", ("one",), 1), 0)
+    began_s = {}
+    for now_s in range(10):
+        while queue.waiting < 50:
+            queue.enter(Ask("urgent", ("one",), 0), now_s * SECOND_US)
+        queue.leave(running)
+        (running,) = queue.turn(now_s * SECOND_US)
+        began_s[running] = now_s
+    assert (began_s[normal], began_s[low]) == (2, 4)
 
 
 def test_a_rate_lets_a_second_come_at_once_and_then_one_by_one():

@@ -1,5 +1,7 @@
 """Which failure may be followed by what, and when: the chain's single decisions."""
 
+import time
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -25,6 +27,7 @@ from edge.policy.retries import (
     FORBIDDEN,
     RETRY_AFTER_S_MAX,
     SPREAD,
+    asked_wait_ms,
     asked_wait_us,
     backoff_us,
     retry_after_s,
@@ -204,12 +207,37 @@ def test_those_who_were_told_the_same_do_not_come_together():
         ("٣", None),
         ("Sun, 29 Nov 2026 20:53:23 GMT", 3.0),
         ("Sun, 29 Nov 2026 20:53:00 GMT", 0.0),
+        ("Sun, 29 Nov 2026 20:53:23 -0000", 3.0),
+        ("Sun, 29 Nov 2026 20:53:23", 3.0),
+        ("0", 0.0),
+        ("1000000000", RETRY_AFTER_S_MAX),
         ("9" * 400, RETRY_AFTER_S_MAX),
     ],
 )
-def test_retry_after(value, seconds):
-    """A number or an HTTP date; nonsense is none; a date that has passed is now; a huge number is bounded."""
-    assert retry_after_s(value, UNIX_S) == seconds
+def test_retry_after(value, seconds, monkeypatch):
+    """A number or an HTTP date, in UTC wherever we are; nonsense is none; what has passed is now; a huge number is bounded."""
+    with monkeypatch.context() as elsewhere:
+        elsewhere.setenv("TZ", "America/New_York")
+        time.tzset()
+        found = retry_after_s(value, UNIX_S)
+    time.tzset()
+    assert found == seconds
+
+
+@pytest.mark.parametrize(
+    ("headers", "asked_ms"),
+    [
+        ({}, None),
+        ({"retry-after": "2"}, 2_000),
+        ({"retry-after": "2", "retry-after-ms": "1250"}, 1_250),
+        ({"retry-after": "2", "retry-after-ms": "-1"}, 2_000),
+        ({"retry-after-ms": "0"}, 0),
+        ({"retry-after-ms": "9" * 40}, int(RETRY_AFTER_S_MAX * 1000)),
+    ],
+)
+def test_milliseconds_are_exact(headers, asked_ms):
+    """Where a provider says them beside the whole seconds, they are what it asks for."""
+    assert asked_wait_ms(headers, UNIX_S) == asked_ms
 
 
 @given(st.text(max_size=40))

@@ -44,15 +44,26 @@ def test_a_bucket_never_pays_what_it_has_not(moves):
         assert paid <= earned + 1e-9
 
 
+def test_ten_tenths_are_one():
+    """Decimal shares add up: the success that completes a token pays for it, and the one before it does not."""
+    bucket = Bucket(1, 0.1)
+    bucket.pay()
+    for _ in range(9):
+        bucket.success()
+    assert not bucket.can_pay()
+    bucket.success()
+    assert bucket.can_pay()
+
+
 def test_a_hedge_budget_shrinks_under_failure():
     """Hedges end while half of the tokens are left: long before retries do, and successes bring them back."""
     known = health(breaker={"failures": 1_000})
     while known.world(["one"], 0, 0, 0.0).hedge_paid:
-        known.ended("one", FAILED, 0)
+        known.ended("one", FAILED, 0, 0)
     assert known.hedges.tokens == pytest.approx(9)
     assert known.world(["one"], 0, 0, 0.0).paid
     for _ in range(11):
-        known.ended("two", WELL, 0)
+        known.ended("two", WELL, 0, 0)
     assert known.world(["one"], 0, 0, 0.0).hedge_paid, "all successes pay, whoever is asked by the hedge"
 
 
@@ -61,23 +72,40 @@ def test_a_breaker_opens_and_is_probed():
     breaker = Breaker(least=3, share=0.5, window_us=30 * S, open_us=5 * S)
     for at_s in range(3):
         assert breaker.lets_through(at_s * S)
-        breaker.ended(at_s * S, failed=True)
+        breaker.ended(at_s * S, at_s * S, failed=True)
     assert not breaker.lets_through(6_999_999)
     assert breaker.opens_in_us(3 * S) == 4 * S
     assert breaker.lets_through(7 * S)
     breaker.called(7 * S)
     assert not breaker.lets_through(7 * S)
-    breaker.ended(8 * S, failed=True)
+    breaker.ended(8 * S, 7 * S, failed=True)
     assert not breaker.lets_through(12 * S)
     assert breaker.lets_through(13 * S)
     breaker.called(13 * S)
-    breaker.let_go()
+    breaker.let_go(13 * S)
     assert breaker.lets_through(13 * S)
     breaker.called(13 * S)
     assert not breaker.lets_through(17 * S)
     assert breaker.lets_through(18 * S), "a probe that is silent keeps nobody out for ever"
-    breaker.ended(19 * S, failed=False)
+    breaker.ended(19 * S, 13 * S, failed=False)
     assert breaker.lets_through(19 * S)
+
+
+@pytest.mark.parametrize("failed", [True, False])
+def test_a_breaker_that_opened_hears_its_probes_only(failed):
+    """A stream that began before says nothing of new calls: its end neither closes the breaker nor frees the probe's place."""
+    breaker = Breaker(least=3, share=0.5, window_us=30 * S, open_us=5 * S)
+    for _ in range(3):
+        breaker.ended(2 * S, S, failed=True)
+    breaker.ended(3 * S, S, failed=failed)
+    assert not breaker.lets_through(3 * S)
+    assert breaker.lets_through(7 * S), "nor is it put off"
+    breaker.called(7 * S)
+    breaker.let_go(S)
+    breaker.ended(8 * S, S, failed=failed)
+    assert not breaker.lets_through(8 * S), "one probe at a time"
+    breaker.ended(9 * S, 7 * S, failed=False)
+    assert breaker.lets_through(9 * S)
 
 
 @pytest.mark.parametrize(
@@ -94,7 +122,7 @@ def test_when_a_breaker_opens(outcomes, opens):
     """So many failures within the window, and so large a share of all in it."""
     breaker = Breaker(least=3, share=0.5, window_us=30 * S, open_us=5 * S)
     for at_s, failed in outcomes:
-        breaker.ended(at_s * S, failed=failed)
+        breaker.ended(at_s * S, at_s * S, failed=failed)
     assert breaker.lets_through(outcomes[-1][0] * S) != opens
 
 
@@ -104,7 +132,7 @@ def test_what_we_ended_says_nothing(code):
     known = health()
     tokens = known.hedges.tokens
     for _ in range(50):
-        known.ended("one", Outcome(code, content=False), 0)
+        known.ended("one", Outcome(code, content=False), 0, 0)
     assert not is_open(known)
     assert known.hedges.tokens == tokens
 
@@ -113,7 +141,7 @@ def test_an_answer_without_content_is_a_failure():
     """A provider that ends properly and says nothing is as ill as one that breaks off."""
     known = health()
     for _ in range(3):
-        known.ended("one", Outcome(None, content=False), 0)
+        known.ended("one", Outcome(None, content=False), 0, 0)
     assert is_open(known)
 
 
@@ -121,10 +149,10 @@ def test_a_rate_limit_is_no_illness():
     """Who says when to come again is well: it is left alone until then, and no longer than a minute by all."""
     known = health()
     for _ in range(50):
-        known.ended("one", Outcome("rate_limited", content=False, asked_us=2 * S), 0)
+        known.ended("one", Outcome("rate_limited", content=False, asked_us=2 * S), 0, 0)
     assert not is_open(known)
     assert known.world(["one"], 0, 0, 0.0).pushed_us == (2 * S,)
-    known.ended("one", Outcome("rate_limited", content=False, asked_us=86_400 * S), 0)
+    known.ended("one", Outcome("rate_limited", content=False, asked_us=86_400 * S), 0, 0)
     assert known.world(["one"], 0, 0, 0.0).pushed_us == (PUSH_BACK_US_MAX,)
 
 
@@ -132,7 +160,7 @@ def test_nobody_is_begun_for_whom_nobody_can_serve():
     """Every provider's breaker is open: refused at once, with the time after which one is tried again."""
     known = health()
     for _ in range(3):
-        known.ended("one", FAILED, 0)
+        known.ended("one", FAILED, 0, 0)
     known.check("gpt-x", ["one", "two"], S)
     with pytest.raises(ProvidersAway) as away:
         known.check("gpt-x", ["one"], S)

@@ -68,16 +68,16 @@ class Storm:
                     self.health.called("one", now_us)
                     down = DOWN_S[0] * S <= now_us < DOWN_S[1] * S
                     self.calls.append((now_us, number == 0))
-                    self.at(now_us + ANSWER_US[down], self.answer, generation, number, down)
+                    self.at(now_us + ANSWER_US[down], self.answer, generation, number, down, now_us)
                 case End():
                     self.well.append((now_us, isinstance(event, Ended)))
         if generation["chain"].again is not None:
             self.at(generation["chain"].again_us + generation["accepted_us"], self.happen, generation, Due())
 
-    def answer(self, now_us, generation, number, down):
+    def answer(self, now_us, generation, number, down, called_us):
         """The provider's answer."""
         outcome = Outcome("overloaded" if down else None, content=not down)
-        self.health.ended("one", outcome, now_us)
+        self.health.ended("one", outcome, called_us, now_us)
         self.happen(now_us, generation, Failed(number, "overloaded") if down else Ended(number))
 
 
