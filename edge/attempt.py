@@ -3,13 +3,13 @@
 ``Attempt.read`` returns what the attempt came to; it is cancelled by an interrupt, which closes the provider's socket.
 Events are held without seq until there is something to deliver (``Hold`` says when) and the race commits this attempt;
 then they are numbered and published as they are captured; reading pauses while too much is unacknowledged. Before:
-``upstream``, ``capture``. After: ``race``.
+``upstream``, ``capture``. After: ``judging``, ``race``.
 """
 
 import asyncio
 from typing import TYPE_CHECKING
 
-from edge.attempt_result import LOST_RACE, AttemptResult
+from edge.attempt_result import AttemptResult
 from edge.capture import AttemptCapture
 from edge.dialects import Captured
 from edge.ending import Ending
@@ -61,8 +61,7 @@ class Attempt:
         self.interrupted: str | None = None
         self.reason = "first"
         self.called_us = 0  # on the process's clock: what its provider's record counts by
-        self.unparsable: str | None = None
-        self._hold = hold
+        self.hold = hold
         self._hold_over: bool = not hold.us
         self._hold_timer: asyncio.TimerHandle | None = None
         limit = driver.settings.limit
@@ -94,16 +93,11 @@ class Attempt:
                 self.task.cancel()
 
     def result(self, ending: Ending, ended_by: EndedBy | None = None) -> AttemptResult:
-        """Close the attempt with an ending; a proper one is delivered, unless it does not parse and may be repaired."""
+        """Close the attempt with an ending; a proper one is still to be judged."""
         if self._hold_timer is not None:
             self._hold_timer.cancel()
         if ended_by is not None:
             self.capture.close(self.driver.recorder.elapsed_us(), ended_by, self._paused_us)
-        if ending.code is None and not self.committed and self.interrupted != LOST_RACE:
-            if self._hold.whole and self.driver.wishes.repair:
-                self.unparsable = self.capture.unparsable()
-            if self.unparsable is None:
-                self.driver.race.delivered(self)
         return AttemptResult(self, ending)
 
     async def read(self) -> AttemptResult:
@@ -186,7 +180,7 @@ class Attempt:
             said = ProviderError(message=capture.too_large)
             return self._failure(Captured(Kind.ERROR, "", failure=("upstream_frame_too_large", said)))
         self._watch(now_us, content=content)
-        if not driver.generation.head.done() and not self._hold.whole:
+        if not driver.generation.head.done() and not self.hold.whole:
             driver.generation.head.set_result(Head(ok=True))
         if self.committed:
             self._publish(captured, now_us, paused_us)
@@ -214,7 +208,7 @@ class Attempt:
         self.held.add(captured, now_us, paused_us)
         if self.held.size > driver.settings.limit.hold_bytes:
             driver.race.delivered(self)
-        elif self._hold.whole:
+        elif self.hold.whole:
             return
         elif (content and self._hold_over) or (
             driver.request.background and self.capture.state.upstream_id is not None
@@ -222,7 +216,7 @@ class Attempt:
             driver.race.delivered(self)
         elif content and self._hold_timer is None:
             loop = asyncio.get_running_loop()
-            self._hold_timer = loop.call_later(self._hold.us / 1e6, self._end_hold)
+            self._hold_timer = loop.call_later(self.hold.us / 1e6, self._end_hold)
 
     def _end_hold(self) -> None:
         """The client waits no longer: what is held is delivered, or, where others race a silence of this one, the next."""

@@ -27,7 +27,8 @@ class AttemptResult:
         self.capture = attempt.capture
         self.of = attempt
         self.ending = ending
-        self.unparsable = attempt.unparsable
+        self.unparsable: str | None = None  # why its answer is not the JSON that was asked for
+        self.unchecked = False  # the time of the final check is over
         self.dispatched_us = attempt.dispatched_us
         self.provider_timing = attempt.head_timing.joined(attempt.capture.state.provider_timing)
         self.written = False

@@ -127,6 +127,8 @@ class Driver:
             result = await self.race.run()
             kind = wanted(self, result)
             self.successor = None if kind is None else await self.begin_successor(self, kind)
+            if result.unchecked and not result.written:
+                self._end_as(result, "postprocess_timeout")
             self._end(result)
         except Exception:
             self._fail()

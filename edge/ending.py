@@ -261,7 +261,7 @@ def _error(driver: "Driver", result: "AttemptResult", ending: Ending, usage: Usa
             latency=_latency(driver, result, elapsed_us),
             upstream_id=state.upstream_id,
             served_model=state.served_model,
-            postprocess_result=result.capture.check.result(ended_properly=False),
+            postprocess_result=result.capture.check.result(ended_properly=result.unchecked),
         ),
     )
 

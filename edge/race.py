@@ -11,14 +11,15 @@ from typing import TYPE_CHECKING, Any
 from edge.announcing import Lineage
 from edge.attempt import Attempt
 from edge.attempt_result import LOST_RACE, AttemptResult
-from edge.ending import interruption, write_ending
+from edge.ending import Ending, interruption, write_ending
 from edge.health import Health
 from edge.holding import Hold
+from edge.judging import judged
 from edge.policy import moves
 from edge.policy.chain import Chain, step
 from edge.policy.hedging import due
 from edge.recorder import LOG_UNAVAILABLE
-from edge.stopping import interrupted, last_of_abandoned, last_of_stopped, report
+from edge.stopping import interrupted, last_of_abandoned, last_of_stopped, only_its_usage_is_missing, report
 from edge.watch import Watch
 from schemas.events import EndedBy, Kind
 from schemas.lifecycle import Signal, State
@@ -244,7 +245,13 @@ class Race:
         if not acked and not await driver.recorder.settled(driver.settings.log.delivery_s):
             driver.interrupt(LOG_UNAVAILABLE)
             await asyncio.sleep(0)  # where the cancellation of this task is raised
-        return await attempt.read()
+        try:
+            result = await attempt.read()
+        except asyncio.CancelledError:
+            if not only_its_usage_is_missing(attempt):
+                raise
+            result = attempt.result(Ending.proper(driver.dialect))
+        return await judged(attempt, result)
 
     def abandoned(self) -> AttemptResult | None:
         """A bug of ours ended the driver: every attempt that is open ends as lost; what the generation ends with."""

@@ -40,6 +40,13 @@ def interrupted(driver: "Driver", attempt: "Attempt") -> AttemptResult:
     return attempt.result(interruption("cancelled" if code == LOST_RACE else code), ended_by=ended_by)
 
 
+def only_its_usage_is_missing(attempt: "Attempt") -> bool:
+    """Whether its task was cancelled for that alone: it goes on, to an end as it should be."""
+    if attempt.interrupted != USAGE_GRACE or attempt.driver.interrupted is not None or attempt.task is None:
+        return False
+    return attempt.task.uncancel() == 0
+
+
 def report(health: Health, result: AttemptResult, now_us: int) -> None:
     """Feed the provider's record, unless we ended the attempt."""
     attempt, ending, capture = result.of, result.ending, result.capture

@@ -142,7 +142,12 @@ class Upstream:
 
     def __init__(self, connect_s: float, head_bytes: int = 65_536) -> None:
         self._head_bytes = head_bytes
-        self._timeout = aiohttp.ClientTimeout(total=None, sock_connect=connect_s, connect=connect_s)
+        self._timeout = aiohttp.ClientTimeout(
+            total=None,
+            sock_connect=connect_s,
+            connect=connect_s,
+            ceil_threshold=connect_s,  # above it the library would wait up to a second longer
+        )
         self._session: aiohttp.ClientSession | None = None
         self._draining: set[asyncio.Task[None]] = set()
 

@@ -62,11 +62,13 @@ class Watch:
         self._last_us = 0  # last content, or the dispatch, shifted by pauses
         self._finished_us: int | None = None
         self._paused_at_us: int | None = None
+        self._ended = False
 
     def dispatched(self, now_us: int) -> None:
         """A new attempt was sent."""
         self._dispatched_us, self._last_us = now_us, now_us
         self._head, self._first_content_us, self._finished_us, self._paused_at_us = False, None, None, None
+        self._ended = False
 
     def head_came(self) -> None:
         """The provider answered with a response head."""
@@ -90,9 +92,14 @@ class Watch:
         if self._finished_us is None:
             self._finished_us = now_us
 
+    def ended(self) -> None:
+        """The provider is done; what is still to do is ours."""
+        self._ended = True
+
     def silence(self) -> Silence | None:
         """Since when nothing of it counted as content; None while it was not sent, is paused, or has finished."""
-        if self._dispatched_us is None or self._paused_at_us is not None or self._finished_us is not None:
+        at_work = self._dispatched_us is not None and self._finished_us is None and not self._ended
+        if not at_work or self._paused_at_us is not None:
             return None
         return Silence(self._last_us, self._first_content_us is not None)
 
@@ -113,7 +120,7 @@ class Watch:
         """When the next timer expires (elapsed_us), and its code."""
         limits = self._limits
         whole = min((limits.request_us, "timeout"), (limits.generation_us, "timeout"))
-        if self._dispatched_us is None:
+        if self._dispatched_us is None or self._ended:
             return whole
         timers = [whole]
         if not self._head:

@@ -17,33 +17,41 @@ CLIENT_IDLE_S = 60
 class Stream(Section):
     """What is watched while a provider streams."""
 
-    heartbeat_s: float = Field(15, gt=0)
+    heartbeat_s: float = Field(15, gt=0, description="proxies and clients cut what is idle for a minute")
     stall_threshold_ms: int = Field(
         2_000, gt=0, description="measures only: a longer gap is a stall on record"
     )
-    ttft_timeout_s: float = Field(300, gt=0)
-    stall_timeout_s: float = Field(120, gt=0)
+    ttft_timeout_s: float = Field(
+        300, gt=0, description="from dispatch to content; a long prompt takes minutes"
+    )
+    stall_timeout_s: float = Field(
+        120, gt=0, description="between contents; models that think say something meanwhile"
+    )
     usage_grace_s: float = Field(5, ge=0, description="how long usage is awaited after the finish reason")
 
 
 class Timeout(Section):
     """The layers of time-outs."""
 
-    generation_s: float = Field(900, gt=0)
-    request_s: float = Field(900, gt=0)
-    queue_s: float = Field(120, gt=0)
-    decode_s: float = Field(600, gt=0)
-    tool_s: float = Field(60, gt=0)
-    postprocess_s: float = Field(10, gt=0)
+    generation_s: float = Field(900, gt=0, description="all of it, also in the background: what one can cost")
+    request_s: float = Field(900, gt=0, description="all of it, where somebody waits for the answer")
+    queue_s: float = Field(120, gt=0, description="without a response head; another provider may be idle")
+    decode_s: float = Field(600, gt=0, description="from the first content: what repeats itself has no end")
+    tool_s: float = Field(60, gt=0, description="from the answer's end to a tool's report; ends nothing")
+    postprocess_s: float = Field(
+        10, gt=0, description="the check of the whole answer, tried twice; usually a millisecond"
+    )
     connect_s: float = Field(10, gt=0, description="TCP and TLS to the provider")
 
 
 class Admission(Section):
     """Who may begin on one edge, and who waits for that; off while neither a tenant nor a provider has a limit."""
 
-    tenant_generations: int | None = Field(None, gt=0, description="of one tenant at once; None: no limit")
+    tenant_generations: int | None = Field(
+        None, gt=0, description="of one tenant at once on each edge; None: no limit"
+    )
     tenant_starts_per_s: float | None = Field(
-        None, gt=0, le=1_000_000, description="of one tenant's generations; None: no limit"
+        None, gt=0, le=1_000_000, description="of one tenant's generations on each edge; None: no limit"
     )
     waiting_max: int = Field(1_000, ge=0, description="calls that wait for room, a task and a socket each")
     waiting_tenant_max: int = Field(100, ge=0, description="of one tenant, so that none fills the queue")

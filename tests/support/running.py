@@ -35,14 +35,16 @@ def edge_settings(**sections):
 
 
 class RunningEdge:
-    """An edge service with its log; ``upstream`` is a ScriptedUpstream (or anything with its calls)."""
+    """An edge service with its log; ``upstream`` is a ScriptedUpstream (or anything with its calls), None: its own."""
 
     def __init__(self, upstream, clock, event_log=None, **sections):
         self.settings = edge_settings(**sections)
         self.clock = clock
         self.log = event_log or MemoryLog(lambda: clock.wall_us() // 1000, 4)
         self.service = EdgeService(self.settings, self.log, CODEC, clock)
-        self.service.upstream = self.upstream = upstream
+        if upstream is not None:
+            self.service.upstream = upstream
+        self.upstream = self.service.upstream
 
     async def __aenter__(self):
         await self.service.start()

@@ -42,6 +42,13 @@ class VirtualLoop(asyncio.SelectorEventLoop):
         """Give the virtual seconds."""
         return self._jumping.now_s
 
+    async def be_busy(self, from_s, to_s):
+        """Between these times every turn of the loop takes a quarter of a second, as where far too much runs on it."""
+        await asyncio.sleep(from_s - self.time())
+        while self.time() < to_s:
+            self._jumping.now_s += 0.25
+            await asyncio.sleep(0)
+
 
 def clock_of(loop, jitter=lambda: 0.5):
     """Give a clock that shows the loop's time; ``jitter``: where chance comes from."""
@@ -59,17 +66,22 @@ def virtually(work):
         return runner.run(work())
 
 
-def run_virtually(*scripts, headers=None, body=None, caller=None, **sections):
-    """Run one generation to its end in virtual time: its records and the edge."""
+def run_virtually(*scripts, headers=None, body=None, caller=None, busy_s=None, **sections):
+    """Run one generation to its end in virtual time: its records and the edge; without a script, the edge's own HTTP.
+
+    ``busy_s``: between which seconds the edge's event loop is far too busy.
+    """
 
     async def work():
-        clock = clock_of(asyncio.get_running_loop())
-        edge = RunningEdge(ScriptedUpstream(*scripts), clock, **sections)
+        loop = asyncio.get_running_loop()
+        edge = RunningEdge(ScriptedUpstream(*scripts) if scripts else None, clock_of(loop), **sections)
+        neighbour = loop.create_task(loop.be_busy(*busy_s or (0, 0)))
         async with edge:
             chosen = {} if caller is None else {"caller": caller}
             entry = await edge.begin(headers, **chosen, **(body or {}))
             edge.entry = entry
             records = await over(edge, entry)
+        neighbour.cancel()
         return records, edge
 
     return virtually(work)

@@ -85,6 +85,27 @@ def test_timers_stand_still_while_we_pause():
     assert watched.deadline() == (340, "stall_timeout")
 
 
+def test_the_grace_for_usage_stands_still_too():
+    """What we do not read behind the finish may be the usage that is awaited."""
+    watched = watch()
+    watched.head_came()
+    watched.content(10)
+    watched.finished(20)
+    watched.pause(25)
+    watched.resume(325)
+    assert watched.deadline() == (340, USAGE_GRACE)
+
+
+def test_behind_the_providers_end_only_the_whole_has_a_time():
+    """What is left to do is ours: no time-out of the provider's, and no silence that a hedge could act on."""
+    watched = watch()
+    watched.head_came()
+    watched.content(10)
+    watched.ended()
+    assert watched.deadline() == (1_000, "timeout")
+    assert watched.silence() is None
+
+
 def test_decoding_and_the_whole_are_bounded():
     """Steady content does not put off the decode time-out, nor a new attempt that of the request."""
     watched = watch()

@@ -7,11 +7,12 @@ import pytest
 from edge.clock import Clock, system_clock
 from edge.log import LogAway
 from edge.log.memory import MemoryLog
-from schemas.events import ErrorEnd, Kind, LogEvent
+from schemas.events import CancelRequested, ErrorEnd, Kind, LogEvent, Outcome
 from schemas.outcomes import ERRORS
 from tests.support.edge import CODEC, Client, VirtualClock
-from tests.support.running import SHORT, RunningEdge, check, edge_with
+from tests.support.running import SHORT, RunningEdge, check, edge_with, ends_of
 from tests.support.upstream import DONE, HANG, OK, Script, ScriptedUpstream, chunk, finish
+from tests.support.virtual import clock_of, virtually
 from tests.support.waiting import until
 
 
@@ -92,6 +93,35 @@ async def test_an_outage_past_the_delivery_time_stops_the_reading():
         records = await edge.over(entry)
     assert not entry.generation.log_away
     assert records[-1].error.code == "log_unavailable"
+
+
+@pytest.mark.parametrize("reason", ["a cancel", "the outage itself"])
+def test_a_pause_of_our_own_is_nobodys_stall(reason):
+    """Ended while the log is away and nothing is read: the wait behind the last content is ours, not the provider's."""
+
+    async def work():
+        loop = asyncio.get_running_loop()
+        many = [piece for _ in range(50) for piece in (chunk("b" * 100), 0.01)]
+        upstream = ScriptedUpstream(Script(chunk("a"), 1, *many, HANG))
+        sections = {
+            "limit": {"unacked_bytes": 4_000},
+            "stream": {"stall_threshold_ms": 2_000, "stall_timeout_s": 60},
+        }
+        async with RunningEdge(upstream, clock_of(loop), **sections) as edge:
+            entry = await edge.begin()
+            loop.call_later(0.5, edge.log.hold)
+            if reason == "a cancel":
+                loop.call_later(
+                    12, entry.driver.request_cancel, CancelRequested(mode="hard", reason="user_abort")
+                )
+            loop.call_later(40, edge.log.release)
+            return await edge.over(entry, 60)
+
+    records = virtually(work)
+    (end,) = ends_of(records)
+    assert end.outcome is not Outcome.OK
+    assert end.elapsed_us > 10_000_000
+    assert end.gaps == []
 
 
 async def test_another_writers_terminal_lets_the_provider_go():

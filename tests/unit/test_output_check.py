@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from edge.dialects.partial_json import begins_json
 from edge.dialects.reading import NESTED_MAX
 from edge.output_check import CHECKED_CHARS_MAX, OutputCheck, json_wanted
-from edge.schema_check import keeps_to
+from edge.schema_check import VISITS_AT_ONCE, keeps_to
 from schemas.events import Canonical, PartType
 
 VALUES = st.recursive(
@@ -17,6 +17,16 @@ VALUES = st.recursive(
     lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(max_size=4), inner, max_size=4),
     max_leaves=12,
 )  # fmt: skip
+
+
+def kept(value, schema, visits_max=VISITS_AT_ONCE):
+    """Give what the slices come to."""
+    slices = keeps_to(value, schema, visits_max)
+    while True:
+        try:
+            next(slices)
+        except StopIteration as over:
+            return over.value
 
 
 def call(text, tool=0, choice=0):
@@ -220,7 +230,7 @@ def test_content_keeps_to_its_schema(body, text, expected):
 )  # fmt: skip
 def test_what_is_understood_of_a_schema(value, schema, keeps):
     """Types, words, required and further fields, items, alternatives; what is not understood breaks nothing."""
-    assert keeps_to(value, schema) is keeps
+    assert kept(value, schema) is keeps
 
 
 def test_a_schema_without_end_ends():
@@ -228,14 +238,66 @@ def test_a_schema_without_end_ends():
     schema = {"type": "string"}
     for _ in range(12):
         schema = {"anyOf": [schema, schema]}
-    assert not keeps_to(3, schema)
+    assert kept(3, schema) is False
     for _ in range(5_000):
         schema = {"anyOf": [schema, schema]}
-    assert keeps_to(3, schema)
+    assert kept(3, schema) is True, "what lies deeper than we look breaks nothing"
+
+
+def doubled(levels):
+    """Give a schema of alternatives within alternatives, none of which holds a number."""
+    schema = {"type": "string"}
+    for _ in range(levels):
+        schema = {"anyOf": [schema, schema]}
+    return schema
+
+
+@pytest.mark.parametrize(
+    ("value", "schema"),
+    [
+        (3, doubled(16)),
+        (3, {"enum": ["x"] * VISITS_AT_ONCE}),
+        ({}, {"required": [3] * VISITS_AT_ONCE}),
+        ([1] * VISITS_AT_ONCE + ["x"], {"items": {"type": "integer"}}),
+    ],
+    ids=["alternatives", "words", "names", "items"],
+)
+def test_what_takes_too_long_is_not_called_whole(value, schema):
+    """Where the visits do not suffice there is no word, neither for the one nor for the other."""
+    assert kept(value, schema) is None
+
+
+def long_call(last):
+    """Give a check of an answer that is a list of 60,000 numbers, and one more thing."""
+    schema = {"type": "object", "properties": {"l": {"items": {"type": "integer"}}}}
+    body = {"response_format": {"type": "json_schema", "json_schema": {"schema": schema}}}
+    check = OutputCheck(body)
+    check.note(said(json.dumps({"l": [1] * 60_000 + [last]})))
+    return check
+
+
+@pytest.mark.parametrize(("last", "expected"), [(2, "ok"), ("x", "malformed")])
+def test_a_long_answer_is_judged_to_its_end_in_slices(last, expected):
+    """Slice by slice there is a word for all of it, where at once there would be none; who gives up has none, either."""
+    check = long_call(last)
+    assert check.result(ended_properly=True) is None
+    assert sum(1 for _ in check.judge()) > 50
+    assert check.result(ended_properly=True) == expected
+    check.give_up()
+    assert check.result(ended_properly=True) is None
+
+
+def test_many_short_texts_are_slices_too():
+    """A thousand calls are not judged in one go."""
+    check = OutputCheck()
+    for tool in range(1_000):
+        check.note(call("{}", tool))
+    assert sum(1 for _ in check.judge()) > 1
+    assert check.result(ended_properly=True) == "ok"
 
 
 @given(VALUES, VALUES)
 def test_no_schema_raises(value, schema):
     """Whatever a client calls a schema: there is an answer."""
-    assert keeps_to(value, schema) in (True, False)
+    assert kept(value, schema) in (True, False)
     assert OutputCheck({"tools": schema, "response_format": schema}).result(ended_properly=True)
