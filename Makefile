@@ -29,6 +29,7 @@ demo: $(READY) $(if $(WITH_MODEL),$(MODEL_READY)) ## the whole path, once, for r
 
 test: check $(CLIENTS_READY) ## everything: check, then the whole suite, the real Kafka and ClickHouse included
 	@sh requirements/browser
+	@sh requirements/nginx $(VENV)
 	@$(BIN)/python -m pytest $(ARGS)
 
 check: $(READY) ## lint, format and types, without running anything
