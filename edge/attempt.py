@@ -56,7 +56,7 @@ class Attempt:
         self.target = target
         self.number = number
         self.request = request or driver.request
-        self.watch = Watch(driver.limits)
+        self.watch = Watch(driver.limits.at(target.route))
         self.task: asyncio.Task[AttemptResult] | None = None
         self.interrupted: str | None = None
         self.reason = "first"

@@ -8,7 +8,7 @@ Before: ``policy``. After: ``attempt``, ``race``.
 from typing import NamedTuple
 
 from edge.policy.hedging import Silence
-from schemas.settings import Settings
+from schemas.settings import Route, Settings
 
 
 class Limits(NamedTuple):
@@ -46,7 +46,18 @@ class Limits(NamedTuple):
             return limits
         return limits._replace(request_us=min(limits.request_us, deadline_ms * 1000))
 
+    def at(self, route: Route) -> "Limits":
+        """The same for an attempt on a route, which may have times of its own."""
+        own = {_LAYERS[name]: int(s * 1_000_000) for name, s in route.times().items()}
+        return self._replace(**own) if own else self
 
+
+_LAYERS = {
+    "queue_s": "queue_us",
+    "ttft_timeout_s": "ttft_us",
+    "stall_timeout_s": "stall_us",
+    "decode_s": "decode_us",
+}
 USAGE_GRACE = "usage_grace"
 """Not a failure: the provider said that it finished and sends nothing more."""
 

@@ -47,13 +47,22 @@ class Route(Section):
     """One way to serve a model: a provider and, if it differs, the model's name there.
 
     Routes are tried in order. Those of the same ``rank`` share the traffic of it by ``weight``; without a rank a route's
-    is its position.
+    is its position. A model that thinks for minutes, or one that answers at once, may have times of its own.
     """
 
     provider: str
     model: str | None = None
     rank: int | None = Field(None, ge=0)
     weight: float = Field(1, ge=0, allow_inf_nan=False)
+    queue_s: float | None = Field(None, gt=0, description="here, instead of timeout.queue_s")
+    ttft_timeout_s: float | None = Field(None, gt=0, description="here, instead of stream.ttft_timeout_s")
+    stall_timeout_s: float | None = Field(None, gt=0, description="here, instead of stream.stall_timeout_s")
+    decode_s: float | None = Field(None, gt=0, description="here, instead of timeout.decode_s")
+
+    def times(self) -> dict[str, float]:
+        """Its own times, by their names in the sections that they stand in for."""
+        names = ("queue_s", "ttft_timeout_s", "stall_timeout_s", "decode_s")
+        return {name: value for name in names if (value := getattr(self, name)) is not None}
 
 
 class ApiKey(Section):

@@ -4,11 +4,11 @@ Each field: unit in its name, default, reason. Their relations are asserted at s
 ``providers``. After: ``settings``.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 from pydantic import Field
 
-from schemas.providers import Section
+from schemas.providers import Route, Section
 
 CLIENT_IDLE_S = 60
 """What clients wait for any byte before they take a connection for dead: four heartbeats."""
@@ -117,6 +117,23 @@ class Hedge(Section):
     budget_tokens: float = Field(20, ge=2, description="hedges are paid while at least half of them are left")
     budget_share: float = Field(0.1, ge=0, le=1, description="of a token that each success puts back")
     hold_ms_max: int = Field(30_000, ge=0, description="the longest X-Tokentrail-Hold-Ms that is obeyed")
+
+
+def check_times_of_routes(
+    named: Mapping[str, tuple[Route, ...]],
+    stream: Stream,
+    timeout: Timeout,
+    hedge: Hedge,
+    half_orphan_s: float,
+) -> Iterator[str]:
+    """The same with the times of each route's own, where it has any."""
+    for name, routes in named.items():
+        for route in routes:
+            times = route.times()
+            here = stream.model_copy(update={k: v for k, v in times.items() if k in Stream.model_fields})
+            there = timeout.model_copy(update={k: v for k, v in times.items() if k in Timeout.model_fields})
+            for said in check_times(here, there, hedge, half_orphan_s) if times else ():
+                yield f"{said} (of {name} at {route.provider})"
 
 
 def check_times(stream: Stream, timeout: Timeout, hedge: Hedge, half_orphan_s: float) -> Iterator[str]:

@@ -23,7 +23,18 @@ from pydantic_settings import (
 
 from schemas.limits import Limit
 from schemas.providers import ApiKey, Provider, Route, Section, check_keys, check_routes
-from schemas.runtime import Admission, Breaker, Cancel, Disconnect, Hedge, Retry, Stream, Timeout, check_times
+from schemas.runtime import (
+    Admission,
+    Breaker,
+    Cancel,
+    Disconnect,
+    Hedge,
+    Retry,
+    Stream,
+    Timeout,
+    check_times,
+    check_times_of_routes,
+)
 from schemas.signing import SigningSecret, check_secrets
 
 __all__ = ["ApiKey", "Limit", "Provider", "Route", "Section", "Settings"]
@@ -195,7 +206,9 @@ class Settings(BaseSettings):
     def _relations(self) -> Self:
         """The limits that only make sense together."""
         half_orphan_s = self.pipeline.orphan_after_s / 2
-        broken = list(check_times(self.stream, self.timeout, self.hedge, half_orphan_s))
+        times = self.stream, self.timeout, self.hedge, half_orphan_s
+        named = self.models | {"the default route": self.default_route}
+        broken = [*check_times(*times), *check_times_of_routes(named, *times)]
         if self.log.delivery_s >= half_orphan_s:
             broken.append("log.delivery_s < pipeline.orphan_after_s / 2")
         if broken:

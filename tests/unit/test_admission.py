@@ -5,7 +5,7 @@ import hashlib
 from collections import Counter
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from edge.admission import ProviderFull, TenantFull, WaitedTooLong
@@ -179,6 +179,7 @@ class Held:
         self.queue.leave = counted
 
 
+@settings(deadline=None)
 @given(
     st.lists(
         st.tuples(

@@ -53,6 +53,28 @@ RELATIONS = {
         {"stream": {"heartbeat_s": 60}, "pipeline": {"orphan_after_s": 240}},
         "idle",
     ),
+    "a route's own": (
+        {
+            "providers": {"one": {"base_url": "http://one"}},
+            "models": {"m": [{"provider": "one", "ttft_timeout_s": 500, "decode_s": 400}]},
+        },
+        {
+            "providers": {"one": {"base_url": "http://one"}},
+            "models": {"m": [{"provider": "one", "ttft_timeout_s": 500, "decode_s": 400.1}]},
+        },
+        "of m at one",
+    ),
+    "the default route's own": (
+        {
+            "providers": {"one": {"base_url": "http://one"}},
+            "default_route": [{"provider": "one", "stall_timeout_s": 2.1}],
+        },
+        {
+            "providers": {"one": {"base_url": "http://one"}},
+            "default_route": [{"provider": "one", "stall_timeout_s": 2}],
+        },
+        "of the default route at one",
+    ),
     "hedge": (
         {"hedge": {"after_s": 299}, "stream": {"ttft_timeout_s": 300}},
         {"hedge": {"after_s": 300}, "stream": {"ttft_timeout_s": 300}},

@@ -10,7 +10,7 @@ import pytest
 from edge.watch import Limits
 from schemas.events import Dispatch, EndedBy, Kind, Outcome
 from schemas.outcomes import ERRORS
-from schemas.settings import ApiKey, Provider
+from schemas.settings import ApiKey, Provider, Route
 from tests.support.running import ONE_ROUTE, RunningEdge, edge_settings, ends_of, starts_of
 from tests.support.upstream import DONE, HANG, Script, ScriptedUpstream, chunk, finish
 from tests.support.virtual import clock_of, over, run_virtually, virtually
@@ -59,6 +59,30 @@ def test_each_layer_ends_at_its_time(script, sections, code, at_s):
     (end,) = ends_of(records)
     assert (end.outcome, end.error_code) == (Outcome.FAILED, code)
     assert end.committed == any(event.has_content for event in records)
+
+
+@pytest.mark.parametrize(
+    ("script", "own", "code", "at_s"),
+    [
+        (Script(head=HANG), {"queue_s": 7}, "queue_timeout", 7),
+        (Script(HANG), {"ttft_timeout_s": 290}, "ttft_timeout", 290),
+        (Script(chunk("a"), HANG), {"stall_timeout_s": 300}, "stall_timeout", 300),
+        (Script(*DRIP), {"decode_s": 45}, "decode_timeout", 45),
+    ],
+)
+def test_a_route_has_times_of_its_own(script, own, code, at_s):
+    """A model that needs longer, or less, than the others: the same layers at its own times."""
+    routes = (Route(provider="one", **own), Route(provider="two"))
+    records, _ = run_virtually(script, **DEFAULTS | {"retry": {"max_attempts": 1}, "default_route": routes})
+    assert (records[-1].error.code, round(ended_at_s(records))) == (code, at_s)
+
+
+def test_the_next_route_has_the_usual_times():
+    """What one route was given does not go with the request."""
+    routes = (Route(provider="one", ttft_timeout_s=20), Route(provider="two"))
+    sections = {"retry": {"max_attempts": 2}, "default_route": routes}
+    records, _ = run_virtually(Script(HANG), **DEFAULTS | sections)
+    assert (records[-1].error.code, round(ended_at_s(records))) == ("ttft_timeout", 320)
 
 
 def test_the_client_names_the_whole():
