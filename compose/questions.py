@@ -137,6 +137,10 @@ QUESTIONS: dict[str, Question] = {
     "cancel-waste": Question(
         "What did cancelled generations waste?", "SELECT * FROM cancel_waste ORDER BY day DESC LIMIT 50"
     ),
+    "cancels": Question(
+        "What did each cancel meet, and what did it release when?",
+        "SELECT * FROM cancels ORDER BY start DESC LIMIT 20",
+    ),
     "dead-letters": Question(
         "Which records could not be processed?", "SELECT * FROM dead_letters FINAL ORDER BY 1 LIMIT 20"
     ),

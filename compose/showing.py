@@ -12,6 +12,7 @@ from typing import Any
 from rich.markup import escape
 from rich.table import Table
 
+from compose.stopped import cancel_of, given_back
 from compose.timeline import Mark
 from schemas.money import plain
 
@@ -36,6 +37,8 @@ def facts_of(row: Row, ledger: Sequence[Row]) -> Facts:
     said = [
         ("outcome", _outcome(row["terminal"], row["finish_reason"], row["error_code"])),
         ("it says", row.get("error_message")),
+        ("cancelled", cancel_of(row)),
+        ("given back", given_back(row)),
         ("tenant", row["tenant"]),
         ("model", f"{asked}, served as {served}" if served and served != asked else asked),
         ("first token", _ms(row["ttft_ms"])),

@@ -43,6 +43,11 @@ class Slot:
         self._give = give
         self.waited_us = waited_us
 
+    @property
+    def held(self) -> bool:
+        """Whether it is a place among those that are counted, and not given back yet."""
+        return self._place is not None and self._place.stand is Stand.ADMITTED
+
     def first(self, targets: "list[Target]") -> "list[Target]":
         """The targets with the one first that has room for this call."""
         if self._place is None:

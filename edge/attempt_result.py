@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 
 LOST_RACE = "lost_race"
 """Another attempt delivered first."""
+UPSTREAM_SOCKET, KV_CACHE = "upstream_socket", "kv_cache"
 _NOT_BILLED = (Dispatch.NOT_CONNECTED, Dispatch.REFUSED)
 
 
@@ -33,7 +34,7 @@ class AttemptResult:
         self.provider_timing = attempt.head_timing.joined(attempt.capture.state.provider_timing)
         self.written = False
         self.outcome = Outcome.UNKNOWN  # until its end is written
-        self._ended_us = attempt.driver.recorder.elapsed_us()
+        self.ended_us = attempt.driver.recorder.elapsed_us()
 
     @property
     def committed(self) -> bool:
@@ -45,11 +46,8 @@ class AttemptResult:
         attempt, capture, driver = self.of, self.capture, self.of.driver
         start = driver.generation.identity.start
         dispatched_us = attempt.dispatched_us
-        usage: Usage | None = usage_of(driver, self)
-        unmeasured = usage is None
-        if unmeasured and capture.content_events:
-            seen = driver.recorder.digest.content_bytes if attempt.committed else attempt.held.content_bytes()
-            usage = estimated(attempt.request.prompt_bytes, seen)
+        reported = usage_of(driver, self)
+        unmeasured = reported is None
         first = next(iter(capture.state.finishes.values()), None)
         failed = outcome is not Outcome.OK
         return AttemptEnd(
@@ -66,7 +64,7 @@ class AttemptResult:
             error_code=(code or self.ending.code) if failed else None,
             upstream_error=self.ending.provider_error,
             finish_reason=first.finish_reason if first else None,
-            usage=usage,
+            usage=reported or self.estimate(),
             possibly_billed=failed and unmeasured and attempt.dispatch not in _NOT_BILLED,
             dispatched_us=dispatched_us,
             first_content_us=capture.first_content_us,
@@ -77,7 +75,26 @@ class AttemptResult:
             tokens_seen_estimate=capture.tokens_estimate,
             tokens_delivered_estimate=driver.recorder.tokens_acked if self.committed else 0,
             gaps=capture.gaps,
-            released=[Released(resource="upstream_socket", at_us=self._ended_us)],
-            elapsed_us=0 if dispatched_us is None else self._ended_us - dispatched_us,
+            released=self._released(),
+            elapsed_us=0 if dispatched_us is None else self.ended_us - dispatched_us,
             stall_threshold_us=driver.settings.stream.stall_threshold_ms * 1000,
         )
+
+    def estimate(self) -> "Usage | None":
+        """Its usage by what it was sent and what came of it; None where nothing came."""
+        attempt = self.of
+        if not self.capture.content_events:
+            return None
+        seen = attempt.held.content_bytes()
+        if attempt.committed:
+            seen = attempt.driver.recorder.digest.content_bytes
+        return estimated(attempt.request.prompt_bytes, seen)
+
+    def _released(self) -> list[Released]:
+        """The socket, once there was one, and with it what the provider kept for its answer."""
+        if self.dispatched_us is None:
+            return []
+        names = [UPSTREAM_SOCKET]
+        if self.of.dispatch not in _NOT_BILLED:
+            names.append(KV_CACHE)
+        return [Released(resource=name, at_us=self.ended_us) for name in names]

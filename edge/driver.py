@@ -22,6 +22,7 @@ from edge.dialects import ClientRequest, Dialect
 from edge.ending import head_of, interruption, write_ending
 from edge.generation import Generation
 from edge.health import Health
+from edge.holdings import Holdings
 from edge.policy.changes import Shrunk, shrink
 from edge.policy.moves import Rules
 from edge.race import Race
@@ -87,6 +88,7 @@ class Driver:
         self.timers = Timers(
             generation, recorder, settings, clock, self.race.deadline_us, self.race.expire, self.interrupt
         )
+        self.holdings = Holdings(int(settings.disconnect.grace_s * 1_000_000))
         self.first_dispatched_us: int | None = None
         self.successor: str | None = None
         self.begin_successor: Callable[[Driver, str], Awaitable[str | None]] = _no_successor
@@ -110,6 +112,11 @@ class Driver:
         """Tokens of the attempts in flight so far, estimated."""
         return max((a.capture.tokens_estimate for a in self.race.live.values()), default=0)
 
+    @property
+    def ending(self) -> bool:
+        """Whether nothing new is begun: it was interrupted, or a cancel waits for the read in progress."""
+        return self.interrupted is not None or self.cancel is not None
+
     def open(self) -> None:
         """Append message_start; it and the first attempt_start are acknowledged before ``run`` calls anybody."""
         now_us = self.recorder.elapsed_us()
@@ -129,6 +136,8 @@ class Driver:
             self.successor = None if kind is None else await self.begin_successor(self, kind)
             if result.unchecked and not result.written:
                 self._end_as(result, "postprocess_timeout")
+            if self.cancel is not None and result.ending.code not in (None, "cancelled"):
+                self._end_as(result, "cancelled")
             self._end(result)
         except Exception:
             self._fail()
@@ -167,11 +176,17 @@ class Driver:
         self.race.forbid()
 
     def request_cancel(self, cancel: CancelRequested) -> None:
-        """A cancel call: recorded, then the providers' sockets are closed (soft: after the read in progress, if one is)."""
-        if self.cancel is not None or self.generation.state is State.FINALIZED:
+        """A cancel call: recorded, then the providers' sockets are closed (soft: after the read in progress, if one is).
+
+        The first one is on record; a later one that is hard does not wait for what a soft one left time for.
+        """
+        if self.generation.state is State.FINALIZED:
             return
-        self.cancel = cancel
-        self.recorder.trace(Kind.CANCEL_REQUESTED, cancel=cancel)
+        if self.cancel is None:
+            self.cancel = cancel
+            self.recorder.trace(Kind.CANCEL_REQUESTED, cancel=cancel)
+        elif cancel.mode == "soft":
+            return
         if cancel.mode == "hard" or not self.race.reading:
             self.interrupt("cancelled")
         else:

@@ -23,6 +23,7 @@ from schemas.events import (
     MessageEnd,
     Outcome,
     ProviderError,
+    Resources,
     Usage,
 )
 from schemas.failures import error_body, error_frame
@@ -100,10 +101,10 @@ def end_unbegun(driver: "Driver", code: str, message: str, successor: str | None
     if generation.state is State.FINALIZED:
         return
     raw_event, raw = error_frame(driver.dialect.name, code, message, recorder.next_seq)
-    row = ERRORS[code]
+    row, elapsed_us = ERRORS[code], recorder.elapsed_us()
     recorder.numbered(
         Kind.ERROR,
-        recorder.elapsed_us(),
+        elapsed_us,
         raw=raw,
         raw_event=raw_event,
         error=ErrorEnd(
@@ -114,6 +115,7 @@ def end_unbegun(driver: "Driver", code: str, message: str, successor: str | None
             partial_output_hash=recorder.digest.output_hash(),
             attempts=0,
             successor=successor,
+            released=driver.holdings.give_back((), elapsed_us, void=True),
         ),
     )
     generation.signal(Signal.TERMINAL)
@@ -211,7 +213,8 @@ def _message_end(driver: "Driver", result: "AttemptResult", ending: Ending, usag
             upstream_id=state.upstream_id,
             served_model=state.served_model,
             cancel=driver.cancel,
-            billing=_billing(usage),
+            billing=_billing(usage or result.estimate()),
+            released=_released(driver, result, elapsed_us, void=False),
         ),
     )
 
@@ -262,8 +265,13 @@ def _error(driver: "Driver", result: "AttemptResult", ending: Ending, usage: Usa
             upstream_id=state.upstream_id,
             served_model=state.served_model,
             postprocess_result=result.capture.check.result(ended_properly=result.unchecked),
+            released=_released(driver, result, elapsed_us, void=not recorder.digest.content_bytes),
         ),
     )
+
+
+def _released(driver: "Driver", result: "AttemptResult", elapsed_us: int, *, void: bool) -> Resources:
+    return driver.holdings.give_back((*driver.race.results.values(), result), elapsed_us, void=void)
 
 
 def _latency(driver: "Driver", result: "AttemptResult", elapsed_us: int) -> LatencyBreakdown:

@@ -18,6 +18,7 @@ from schemas.lifecycle import STAGES, Signal, State, move
 if TYPE_CHECKING:
     from edge.successor import Follows
     from schemas.payloads import ProviderError
+    from schemas.reading import Reading
 
 
 SINCE_EVENTS_MAX = 256
@@ -82,6 +83,9 @@ class Generation:
         self.log_away = False
         self.erased = False
         self.readers = 0
+        self.reading: dict[str, Reading] = {}  # where each reader of this edge stands
+        self.left_because: str | None = None  # why the last reader that left had gone
+        self._left_seq = -1
         self.ended = asyncio.Event()
         self._loop = asyncio.get_running_loop()
         self.head: asyncio.Future[Head] = self._loop.create_future()
@@ -104,6 +108,19 @@ class Generation:
     def stage(self) -> str:
         """Where it stands, as heartbeats say it."""
         return STAGES[self.state].value
+
+    @property
+    def sent_seq(self) -> int | None:
+        """The last seq that any reader of this edge was sent; None for none."""
+        found = max(self._left_seq, *(reading.next_seq - 1 for reading in self.reading.values()), -1)
+        return found if found >= 0 else None
+
+    def left(self, reader_id: str, because: str) -> None:
+        """A reader of this edge is gone."""
+        reading = self.reading.pop(reader_id, None)
+        if reading is not None:
+            self._left_seq = max(self._left_seq, reading.next_seq - 1)
+        self.left_because = because
 
     def signal(self, signal: Signal) -> None:
         """Move the state; IllegalMove where the table has no such move."""

@@ -156,6 +156,7 @@ class Once:
             wall_us=service.clock.wall_us(),
         )
         place = await service.log.claim(asked.key.encode(), service.codec.encode(record))
+        entry.driver.holdings.claimed_us = entry.driver.recorder.elapsed_us()
         await self.claims.reached(*place)
         everyones = self.claims.standing(asked.key, 0)
         own = next((c for c in everyones if c.generation_id == identity.generation_id), None)

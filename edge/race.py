@@ -114,7 +114,7 @@ class Race:
                 break
             await self._wait()
             self._collect()
-            if self._final is None and driver.interrupted is None:
+            if self._final is None and not driver.ending:
                 self._look(driver.recorder.elapsed_us())
         while self._tasks:  # losers, on their way out
             await asyncio.wait(self._tasks)
@@ -126,7 +126,7 @@ class Race:
 
     async def _wait(self) -> None:
         """Until an attempt is over, or a wait or a hedge is due, or something says so."""
-        next_us = self._next_us()
+        next_us = None if self._driver.ending else self._next_us()
         timeout_s = None
         if next_us is not None:
             timeout_s = max(0, next_us - self._driver.recorder.elapsed_us()) / 1e6
@@ -177,7 +177,7 @@ class Race:
         if attempt.interrupted == LOST_RACE or self._final is not None:
             write_ending(driver, result, ending, terminal=False)
             return
-        if ending.code is not None and driver.cancel is not None:
+        if driver.cancel is not None and (ending.code is not None or result.unparsable is not None):
             driver.interrupt("cancelled")
         if driver.interrupted is not None:
             return
@@ -245,6 +245,9 @@ class Race:
         if not acked and not await driver.recorder.settled(driver.settings.log.delivery_s):
             driver.interrupt(LOG_UNAVAILABLE)
             await asyncio.sleep(0)  # where the cancellation of this task is raised
+        if driver.cancel is not None:  # nobody is called any more
+            driver.interrupt("cancelled")
+            await asyncio.sleep(0)
         try:
             result = await attempt.read()
         except asyncio.CancelledError:

@@ -19,8 +19,9 @@ from edge.generation import Generation, Identity
 from edge.log import EventLog
 from edge.metrics import Metrics
 from edge.replays import Replays
+from edge.stopping import met
 from schemas.codec import Codec
-from schemas.events import CancelRequested, ClientReader, Kind, Stage, ToolStatus
+from schemas.events import CancelRequested, ClientReader, Kind, ToolStatus
 from schemas.records import ControlKind, ControlRecord
 from schemas.settings import Settings
 
@@ -53,8 +54,8 @@ class Entry:
         self.grace: asyncio.TimerHandle | None = None
         self.finished = False
         self.acks_noted = 0
-        self.slot: Slot | None = None
         self.tools_reported: set[str] = set()
+        self.tool_said: ToolStatus | None = None
 
 
 class Registry:
@@ -86,7 +87,7 @@ class Registry:
     def add(self, generation: Generation, driver: Driver, slot: "Slot | None" = None) -> Entry:
         """A generation begins."""
         entry = Entry(generation, driver)
-        entry.slot = slot
+        driver.holdings.slot = slot
         self._entries[generation.id] = entry
         self._running += 1
         self._metrics.active.inc()
@@ -153,8 +154,7 @@ class Registry:
         entry.finished = True
         self._running -= 1
         self._metrics.active.dec()
-        if entry.slot is not None:
-            entry.slot.release()
+        entry.driver.holdings.release()
         if entry.grace is not None:
             entry.grace.cancel()
         keep_s = self._settings.disconnect.grace_s
@@ -190,10 +190,7 @@ class Registry:
         if generation.readers or generation.on_disconnect == "continue":
             return
         entry.alone_since_us = self._now_us()
-        if generation.on_disconnect == "cancel":
-            self._abandon(entry)
-        else:
-            self._arm_grace(entry, self._settings.disconnect.grace_s)
+        self._grace_over(entry)
 
     def await_reader(self, entry: Entry) -> None:
         """Nobody reads it yet, and somebody is told of it now: who does not come within the grace time is gone."""
@@ -206,19 +203,9 @@ class Registry:
         entry = self._entries.get(generation_id)
         if entry is None or entry.finished:
             return False
-        stage = Stage(entry.generation.stage)
-        entry.driver.request_cancel(
-            CancelRequested(
-                mode=cancel.mode,
-                reason=cancel.reason,
-                source=cancel.source,
-                requested_by=cancel.requested_by,
-                stage=stage,
-                at_us=self._now_us() - entry.generation.accepted_us,
-                tokens_generated=entry.driver.tokens_seen,
-                policy=entry.generation.on_disconnect,
-            )
-        )
+        generation = entry.generation
+        at_us = self._now_us() - generation.accepted_us
+        entry.driver.request_cancel(met(cancel, generation, at_us, entry.driver.tokens_seen, entry.tool_said))
         return True
 
     def erase(self, generation_id: str) -> None:
@@ -280,9 +267,11 @@ class Registry:
         entry.grace = None
         if entry.finished or entry.generation.readers:
             return
+        # `cancel` waits for nobody who may come, but a reader on another edge is one
+        alone_us = entry.alone_since_us if entry.generation.on_disconnect == "grace" else None
+        read_us = max((at for at in (alone_us, entry.attached_us) if at is not None), default=None)
         grace_us = self._settings.disconnect.grace_s * 1e6
-        last_us = max(entry.alone_since_us or 0, entry.attached_us or 0)
-        left_us = last_us + grace_us - self._now_us()
+        left_us = 0 if read_us is None else read_us + grace_us - self._now_us()
         if left_us > 0:
             self._arm_grace(entry, left_us / 1e6)
         else:

@@ -5,16 +5,19 @@ Before: ``attempt_result``. After: ``race``.
 
 from typing import TYPE_CHECKING
 
+from msgspec import structs
+
 from edge.attempt_result import LOST_RACE, AttemptResult
 from edge.ending import Ending, interruption, write_ending
 from edge.health import Health, Outcome
 from edge.recorder import LOG_UNAVAILABLE
 from edge.watch import USAGE_GRACE
-from schemas.events import EndedBy
+from schemas.events import CancelRequested, EndedBy, Stage, ToolStatus
 
 if TYPE_CHECKING:
     from edge.attempt import Attempt
     from edge.driver import Driver
+    from edge.generation import Generation
 
 FOREIGN_TERMINAL = "foreign_terminal"
 """Another writer (the orphan finder) has ended the generation: only the attempt's end is left to be said."""
@@ -27,6 +30,22 @@ _ENDED_BY = {
 }
 _EMPTY_BY_RIGHT = frozenset({"content_filter", "length"})
 """Finish reasons with which an answer without content is no fault of the provider."""
+
+
+def met(
+    cancel: CancelRequested, generation: "Generation", at_us: int, tokens: int, tool: ToolStatus | None
+) -> CancelRequested:
+    """A cancel call with what it met: where the generation stood, and who read how far of it."""
+    return structs.replace(
+        cancel,
+        stage=Stage(generation.stage),
+        at_us=at_us,
+        tokens_generated=tokens,
+        policy=generation.on_disconnect,
+        last_seq=generation.sent_seq,
+        disconnect_reason=generation.left_because,
+        tool=tool,
+    )
 
 
 def interrupted(driver: "Driver", attempt: "Attempt") -> AttemptResult:

@@ -77,7 +77,7 @@ async def begin_successor(
                 text = plain_text(await _shown(service, driver))
             asked = None if text is None else go_on(driver.dialect, request, text)
             point = recorder.next_seq - 1
-        if asked is None:
+        if asked is None or driver.ending:  # it was cancelled meanwhile
             return None
         follows = Follows(start.request_id, recorder.digest.output_hash(), point)
         given = {name: headers[name] for name in _KEPT if name in headers} | {
@@ -91,6 +91,9 @@ async def begin_successor(
         entry = await service.begin(caller, driver.dialect, asked, given, follows)
     except (BadRequest, TokentrailError, Hole, LogSilent, OffsetGone, TimeoutError) as error:
         log.warning("nothing follows a broken answer", generation_id=generation.id, error=repr(error))
+        return None
+    if driver.cancel is not None:
+        service.registry.cancel(entry.generation.id, driver.cancel)
         return None
     service.registry.await_reader(entry)
     return entry.generation.id

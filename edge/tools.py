@@ -94,6 +94,7 @@ class Tools:
         if entry is None:
             return
         entry.tools_reported.add(said.tool_call_id)
+        entry.tool_said = said
         if entry.generation.state is State.FINALIZED:
             if not noted:  # it ended while the report was on its way
                 self._spawn(_ended_here(entry), said)

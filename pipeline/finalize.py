@@ -38,7 +38,14 @@ _OF_OPENING = (
     "client_streamed",
 )
 _OF_END = ("finish_reason", "raw_finish_reason", "choices")
-_OF_EITHER = ("tokens_generated", "tokens_delivered", "upstream_id", "latency", "postprocess_result")
+_OF_EITHER = (
+    "tokens_generated",
+    "tokens_delivered",
+    "upstream_id",
+    "latency",
+    "postprocess_result",
+    "released",
+)
 
 
 def generation_record(generation: Generation) -> GenerationRecord:

@@ -140,6 +140,22 @@ class BillingSummary(Struct, frozen=True, kw_only=True):
     billable_units: int | None = None
 
 
+class Resources(Struct, frozen=True, kw_only=True):
+    """What a generation held, each with the time at which it gave it back (elapsed_us); None: it held none.
+
+    Attempts are one here: the last socket's time stands. The provider's KV cache counts as free when its socket is closed.
+    What outlives the terminal on purpose says when it goes at the latest: the memory window with the grace time, a claim
+    that still stands with its day.
+    """
+
+    admission_slot_us: int | None = None
+    upstream_socket_us: int | None = None
+    kv_cache_us: int | None = None
+    memory_window_us: int | None = None
+    budget_reservation_us: int | None = None
+    claim_us: int | None = None
+
+
 class MessageEnd(Struct, frozen=True, kw_only=True):
     """The proper end; carries the protocol's own end mark in ``raw`` of its envelope."""
 
@@ -158,6 +174,7 @@ class MessageEnd(Struct, frozen=True, kw_only=True):
     served_model: str | None = None
     cancel: "CancelRequested | None" = None
     billing: BillingSummary | None = None
+    released: Resources | None = None  # None: an edge that did not say
 
 
 class ProviderError(Struct, frozen=True, kw_only=True):
@@ -190,6 +207,9 @@ class ErrorEnd(Struct, frozen=True, kw_only=True):
     served_model: str | None = None
     postprocess_result: str | None = None
     successor: str | None = None  # the generation that stands in its place, or goes on from it
+    released: Resources | None = (
+        None  # None: an edge that did not say, or the orphan finder, which cannot know
+    )
 
 
 class Heartbeat(Struct, frozen=True, kw_only=True):
@@ -210,6 +230,9 @@ class CancelRequested(Struct, frozen=True, kw_only=True):
     at_us: int | None = None  # elapsed_us at which the generation's edge took it
     tokens_generated: int | None = None  # until then, estimated
     policy: str | None = None  # what the generation does without a reader: grace, continue, cancel
+    last_seq: int | None = None  # the last that was sent to a reader of its edge by then: the last event id's
+    disconnect_reason: str | None = None  # why the last reader that left had gone, if one had
+    tool: "ToolStatus | None" = None  # the latest report of a tool by then
 
 
 class ToolStatus(Struct, frozen=True, kw_only=True):

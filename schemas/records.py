@@ -14,6 +14,7 @@ from schemas.events import (
     ChoiceFinish,
     EndedBy,
     LatencyBreakdown,
+    Resources,
     SeqRange,
     Stage,
     Struct,
@@ -172,6 +173,7 @@ class GenerationRecord(Struct, frozen=True, kw_only=True):
     pauses_us: int = 0
     sampling: str | None = None  # the sampling fields of the request, canonical JSON
     postprocess_result: str | None = None
+    released: Resources | None = None
 
 
 class Side(Word):

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from schemas.events import LatencyBreakdown, Usage
+from schemas.events import LatencyBreakdown, Resources, Usage
 from schemas.topics import ATTEMPTS as ATTEMPTS_TOPIC
 from schemas.topics import GENERATIONS as GENERATIONS_TOPIC
 from schemas.topics import LEDGER as LEDGER_TOPIC
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
 _NO_USAGE = Usage()
 _NO_LATENCY = LatencyBreakdown()
+_NOTHING = Resources()
 _FIRST = 1 << 62
 """Minus the offset: the version of a ledger row, so that of equal lines the first in log order stands."""
 _json = msgspec.json.Encoder()
@@ -61,6 +62,23 @@ def _latency() -> Columns:
 
     names = [field.name for field in msgspec.structs.fields(LatencyBreakdown)]
     return {f"latency_{name.removesuffix('_us')}_ms": part(name) for name in names}
+
+
+def _tool(*names: str) -> Columns:
+    """The latest report of a tool before a cancel."""
+
+    def part(name: str) -> Column:
+        return lambda r: getattr(r.cancel.tool, name) if r.cancel and r.cancel.tool else None
+
+    return {f"cancel_tool_{name.removeprefix('tool_')}": part(name) for name in names}
+
+
+def _released() -> Columns:
+    def part(name: str) -> Column:
+        return lambda r: ms(getattr(r.released or _NOTHING, name))
+
+    names = [field.name for field in msgspec.structs.fields(Resources)]
+    return {f"released_{name.removesuffix('_us')}_ms": part(name) for name in names}
 
 
 _ATTEMPTS: Columns = {
@@ -138,6 +156,10 @@ _GENERATIONS: Columns = {
     "cancel_at_ms": lambda r: ms(r.cancel.at_us) if r.cancel else None,
     "cancel_tokens_generated": lambda r: r.cancel.tokens_generated if r.cancel else None,
     "cancel_policy": lambda r: r.cancel.policy if r.cancel else None,
+    "cancel_last_seq": lambda r: r.cancel.last_seq if r.cancel else None,
+    "cancel_disconnect_reason": lambda r: r.cancel.disconnect_reason if r.cancel else None,
+    **_tool("tool_call_id", "status", "side_effect_committed", "compensation_id"),
+    **_released(),
 }
 
 _LEDGER: Columns = {

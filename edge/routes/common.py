@@ -181,6 +181,7 @@ class ReaderHooks(Hooks):
             self._service.registry.streams[self._follower.generation_id, self.reader_id] = self.stream
         if self._generation is not None:
             reader = ClientReader(reader_id=self.reader_id, resumed_from=self._resumed_from)
+            self._generation.reading[self.reader_id] = self._follower.reading
             self._service.registry.attach(self._generation, reader)
 
     def closed(self) -> None:
@@ -193,6 +194,7 @@ class ReaderHooks(Hooks):
             reader = ClientReader(
                 reader_id=self.reader_id, last_seq=last if last >= 0 else None, reason=reason
             )
+            self._generation.left(self.reader_id, reason)
             self._service.registry.detach(self._generation, reader)
 
     def unread(self) -> None:

@@ -17,6 +17,9 @@ from schemas.events import (
     MessageEnd,
     Outcome,
     PartType,
+    Resources,
+    ToolStatus,
+    Usage,
 )
 from schemas.records import AttemptSummary, Diagnosis, LineageEdge, Side, StallRow, Timings
 from sinks import derived, rows
@@ -482,6 +485,37 @@ def test_what_a_cancel_wasted(store):
     (found,) = store.query("SELECT * FROM cancel_waste")
     assert (found["generations"], found["tokens_undelivered"], found["tokens_after_cancel"]) == (2, 3, 4)
     assert (found["generations_unmeasured"], found["provider_cost"]) == (1, Decimal("0.5"))
+
+
+def test_what_a_cancel_met_and_released(store):
+    """One row of each cancelled generation has all that is recorded of it; null is what there was none of."""
+    tool = ToolStatus(
+        tool_call_id="call_1", status="ok", side_effect_committed=True, compensation_id="undo-1"
+    )
+    cancel = CancelRequested(
+        reason="user_abort", at_us=1_000, last_seq=4, disconnect_reason="connection_lost", tool=tool
+    )
+    held = Resources(
+        admission_slot_us=2_000, upstream_socket_us=1_500, kv_cache_us=1_500, memory_window_us=9_000
+    )
+    usage = Usage(input=5, output=2)
+    put(
+        store,
+        generation(gid(1), finish_reason="cancelled", cancel=cancel, released=held, usage=usage),
+        generation(gid(2), finish_reason="stop", released=held),
+    )
+    (found,) = store.query("SELECT * FROM cancels")
+    assert (found["cancel_at_ms"], found["released_admission_slot_ms"], found["socket_after_ms"]) == (
+        1,
+        2,
+        0.5,
+    )
+    assert (found["released_kv_cache_ms"], found["released_memory_window_ms"]) == (1.5, 9)
+    assert found["released_claim_ms"] is found["released_budget_reservation_ms"] is None
+    assert (found["last_event_seq"], found["disconnect_reason"]) == (4, "connection_lost")
+    assert (found["tool_call_id"], found["tool_status"]) == ("call_1", "ok")
+    assert (found["side_effect_committed"], found["compensation_id"]) == (True, "undo-1")
+    assert found["billable_units"] == 7
 
 
 def test_one_generations_nodes_do_not_read_all_others(store):

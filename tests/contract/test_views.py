@@ -8,7 +8,7 @@ from decimal import Decimal
 import pytest
 
 from compose.questions import QUESTIONS
-from schemas.events import Kind, MessageEnd, Outcome
+from schemas.events import CancelRequested, Kind, MessageEnd, Outcome
 from schemas.records import AttemptSummary, Diagnosis, LineageEdge, Side
 from sinks import derived, migrate, rows
 from sinks.intake import TABLES
@@ -99,6 +99,7 @@ def again():
             AttemptSummary(attempt=1, provider="simulator", outcome="ok", reason="retry", committed=True),
         ],
         finish_reason="cancelled",
+        cancel=CancelRequested(at_us=1_000),
         output_hash="b",
         content_events=1,
     )

@@ -59,8 +59,12 @@ async def test_what_a_cancel_meets_is_on_record(mode, reason, stage):
     assert (ended.tokens_generated > 0) == (ended.tokens_delivered > 0) == (stage is Stage.DECODE)
     assert len(edge.upstream.calls) == (stage is not Stage.QUEUED)
     assert all(call.closed for call in edge.upstream.calls)
-    (socket,) = [one for one in attempt.released if one.resource == "upstream_socket"]
-    assert noted.elapsed_us <= socket.at_us <= records[-1].elapsed_us
+    closed_us = [one.at_us for one in attempt.released]
+    assert [one.resource for one in attempt.released] == (
+        [] if stage is Stage.QUEUED else ["upstream_socket", "kv_cache"]
+    )
+    assert all(noted.elapsed_us <= at_us <= records[-1].elapsed_us for at_us in closed_us)
+    assert ended.released.upstream_socket_us == ended.released.kv_cache_us == max(closed_us, default=None)
     assert records[-1].raw_event is None
     assert "cancelled" in records[-1].raw
 

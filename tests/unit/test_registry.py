@@ -6,6 +6,7 @@ import time
 import pytest
 
 from edge.generation import SINCE_BYTES_MAX, SINCE_EVENTS_MAX
+from edge.holdings import Holdings
 from edge.metrics import Metrics
 from edge.registry import Registry
 from schemas.events import CancelRequested, ClientReader, Kind
@@ -23,6 +24,7 @@ class StubDriver:
     tokens_seen = 7
 
     def __init__(self):
+        self.holdings = Holdings(0)
         self.cancels = []
         self.notes = []
 

@@ -127,6 +127,28 @@ def test_the_outcome_is_said_in_one_place(more, outcome):
     assert dict(facts_of(ROW | more, []))["outcome"] == outcome
 
 
+def test_what_was_stopped_says_what_it_gave_back():
+    """Who asked and when each thing went; what there was none of is left out, and a proper end says nothing of it."""
+    released = {
+        "released_admission_slot_ms": 651.2,
+        "released_upstream_socket_ms": 640.0,
+        "released_claim_ms": None,
+    }
+    asked = {
+        "cancel_at_ms": 639.0,
+        "cancel_mode": "hard",
+        "cancel_reason": "user_abort",
+        "cancel_requested_by": "key-1",
+        "cancel_stage": "decode",
+    }
+    facts = dict(facts_of(ROW | released | asked | {"finish_reason": "cancelled"}, []))
+    assert facts["cancelled"] == "at 639 ms in decode: hard, user_abort, by key-1"
+    assert facts["given back"] == "admission slot 651 ms, provider's socket 640 ms"
+    late = {"finish_reason": "timeout", "terminal": "error", "error_code": "stall_timeout"}
+    assert dict(facts_of(ROW | released | late, []))["given back"] == facts["given back"]
+    assert "given back" not in dict(facts_of(ROW | released, []))
+
+
 LIVE = {
     "state": "streaming", "edge_id": "edge-1", "started_us": 1_000_000, "events": 1211, "last_content_us": 4_000_000,
     "first_content_us": 113_330, "start": {"model": "m", "request_id": "r"},
