@@ -9,7 +9,8 @@ from edge.generation import SINCE_BYTES_MAX, SINCE_EVENTS_MAX
 from edge.holdings import Holdings
 from edge.metrics import Metrics
 from edge.registry import Registry
-from schemas.events import CancelRequested, ClientReader, Kind
+from schemas.events import CancelRequested, ClientReader, Kind, ToolStatus
+from schemas.reading import Reading
 from schemas.records import ControlKind, ControlRecord
 from tests.support.edge import CODEC, Client, Writer, settings_of, turns
 from tests.support.waiting import until
@@ -124,6 +125,45 @@ async def test_the_other_readings_of_a_disconnect(policy):
     assert len(driver.cancels) == (policy == "cancel")
     await asyncio.sleep(2 * GRACE_S)
     assert len(driver.cancels) == (policy == "cancel")
+
+
+@pytest.mark.parametrize("read_elsewhere", [False, True])
+async def test_cancel_asks_for_readers_on_other_edges_too(read_elsewhere):
+    """``cancel``: the last reader here has gone; one that another edge told of within the grace time still reads."""
+    registry = registry_of()
+    entry, driver, writer = running(registry, on_disconnect="cancel")
+    following = asyncio.ensure_future(registry.follow_control(writer.log, CODEC))
+    registry.attach(entry.generation, READER)
+    if read_elsewhere:
+        await writer.log.tell(b"k", attached(entry.generation.id))
+        await until(lambda: entry.attached_us is not None)
+    began = time.monotonic()
+    registry.detach(entry.generation, READER)
+    assert len(driver.cancels) == (not read_elsewhere)
+    await until(lambda: driver.cancels)
+    assert driver.cancels[0].reason == "client_disconnect"
+    assert (time.monotonic() - began >= GRACE_S / 2) is read_elsewhere
+    following.cancel()
+
+
+async def test_a_cancel_says_who_had_read_how_far():
+    """The last seq that a reader of this edge was sent, why the last one left, and what a tool's caller reported."""
+    registry = registry_of()
+    entry, driver, _ = running(registry)
+    generation = entry.generation
+    asked = CancelRequested(mode="soft", reason="user_abort", source="api")
+    registry.cancel(generation.id, asked)
+    assert (driver.cancels[0].last_seq, driver.cancels[0].disconnect_reason) == (None, None)
+    generation.reading = {"r1": Reading(8), "r2": Reading(5)}
+    generation.left("r1", "connection_lost")
+    entry.tool_said = ToolStatus(tool_call_id="call_1", status="ok", compensation_id="undo-1")
+    registry.cancel(generation.id, asked)
+    told = driver.cancels[1]
+    assert (told.last_seq, told.disconnect_reason) == (7, "connection_lost")
+    assert told.tool.compensation_id == "undo-1"
+    generation.reading["r2"] = Reading(12)
+    registry.cancel(generation.id, asked)
+    assert driver.cancels[2].last_seq == 11
 
 
 async def test_the_log_is_told_of_readers_while_it_runs():
