@@ -87,7 +87,8 @@ class Registry:
     def add(self, generation: Generation, driver: Driver, slot: "Slot | None" = None) -> Entry:
         """A generation begins."""
         entry = Entry(generation, driver)
-        driver.holdings.slot = slot
+        if slot is not None:
+            driver.holdings.slot = slot
         self._entries[generation.id] = entry
         self._running += 1
         self._metrics.active.inc()
