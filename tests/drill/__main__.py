@@ -151,7 +151,9 @@ async def resume(cuts, seed, tell):
             finally:
                 for task in beside:
                     task.cancel()
-                await asyncio.gather(*beside, return_exceptions=True)
+                for died in await asyncio.gather(*beside, return_exceptions=True):
+                    if not isinstance(died, asyncio.CancelledError):
+                        drill.unended.append(f"the drill's own faults ended early: {died!r}")
             said = drill.summary(skipped, time.monotonic() - began)
         said["complaints"] = complaints(Path(folder))  # of their ends, too
         said["ok"] = said["ok"] and not said["complaints"]

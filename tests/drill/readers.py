@@ -53,10 +53,11 @@ async def resumer(world):
                 at = f"{url}/v1/generations/{seen.generation_id}/events?dialect={seen.dialect}"
                 call = client.stream("GET", at, headers={"last-event-id": last_id})
             decoder = SseDecoder(1 << 20)
+            seen.trail.append(f"asks {world.urls.index(url)} behind {last_id}")
             with contextlib.suppress(httpx.TransportError):
                 async with call as response:
                     seen.generation_id = response.headers.get("x-generation-id", seen.generation_id)
-                    seen.trail.append(f"{response.status_code} of {world.urls.index(url)} behind {last_id}")
+                    seen.trail.append(f"is answered {response.status_code}")
                     if response.status_code == httpx.codes.NO_CONTENT:
                         return seen
                     async for piece in response.aiter_raw():

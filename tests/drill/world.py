@@ -17,10 +17,13 @@ from tests.support.cutting import Cut, CuttingProxy
 from tests.support.kafka import session_kafka
 from tests.support.processes import KEY, Edge, Process, environment
 
-CUT_BYTES = (200, 6_000)
+CUT_BYTES = (200, 4_000)
 QUIET_S = (2.0, 5.0)
 FROZEN_S = (0.3, 4.5)
 """Beyond the orphan time of three seconds too."""
+GRACE_S = 10
+"""Longer than any freeze or restart: no client of a drill has gone for good, and what becomes of one is not the question."""
+RESTART_WITHIN_S = 120
 WATCH_S = 1.0
 COMPLAINTS = ("Traceback", "ERROR", "never awaited", "was destroyed but it is pending", '"level": "error"')
 FORGIVEN = ("GroupCoordinatorNotAvailableError",)
@@ -64,7 +67,7 @@ class World:
     def stuck(self):
         """Give where the client of this task stands."""
         seen = self._reading.get(asyncio.current_task())
-        return "" if seen is None else f"{seen.generation_id}, {len(seen.trail)} tries: {seen.trail[-6:]}"
+        return "" if seen is None else f"{seen.generation_id}, {len(seen.trail)} tries: {seen.trail[-8:]}"
 
     async def chaos(self):
         """Kill -9 or freeze one edge at a time, until cancelled; whatever was done is undone."""
@@ -77,7 +80,7 @@ class World:
                 edge.kill()
                 self.kills += 1
                 edge.start()
-                await edge.until_ready()
+                await edge.until_ready(RESTART_WITHIN_S)
             else:
                 edge.signal(signal.SIGSTOP)
                 self.freezes += 1
@@ -150,7 +153,10 @@ async def running(folder, seed):
         await apply(kafka.bootstrap_servers, window_days=Resume().window_days)
         provider = await stack.enter_async_context(Simulator(port=0))
         (folder / "tokentrail.toml").write_text(_config(provider.base_url))
-        environ = environment(kafka.bootstrap_servers, {"TOKENTRAIL_EDGE__CORS_ORIGINS": '["*"]'})
+        environ = environment(
+            kafka.bootstrap_servers,
+            {"TOKENTRAIL_EDGE__CORS_ORIGINS": '["*"]', "TOKENTRAIL_DISCONNECT__GRACE_S": f"{GRACE_S}"},
+        )
         edges = [Edge(folder, environ, f"edge-{number}") for number in (1, 2)]
         worker = Process("pipeline", folder, environ, "pipeline")
         for process in (*edges, worker):
