@@ -23,7 +23,7 @@ from tests.support.client import new_client
 from tests.support.javascript import NODE_FOLDER, missing, node
 from tests.support.processes import HEADERS, KEY
 
-TIMES = Times(idle_s=6, read_s=60, session_s=120, backoff_s=0.02, backoff_max_s=0.2, call_tries=200)
+TIMES = Times(idle_s=6, read_s=120, session_s=300, backoff_s=0.02, backoff_max_s=0.2, call_tries=200)
 MESSAGES = [{"role": "user", "content": "hi"}]
 AGAIN_S = 0.05
 ENDINGS = ("edge_lost", "log_unavailable")
