@@ -18,7 +18,7 @@ import pytest_asyncio
 from compose.embedded.simulator import Simulator
 from tests.support.front import CHAT, Front, asked, events_of, lags_s, so_many
 from tests.support.http2 import Http2
-from tests.support.leaving import GRACE_S, WAYS, left_by, on_record
+from tests.support.leaving import GRACE_S, WAYS, left_by, left_in_silence, on_record
 from tests.support.nginx import FOUND, NAME, Nginx
 from tests.support.place import frames, ids_of
 from tests.support.processes import HEADERS, KEY, TWENTIETH, Edge, environment, free_port, write_config
@@ -142,6 +142,14 @@ async def test_however_a_reader_leaves_the_policy_holds(front):
     for ids in left:
         for policy, generation_id in ids.items():
             on_record(policy, records[generation_id])
+
+
+async def test_a_reader_that_leaves_in_silence_is_told_of(front):
+    """Nothing has to be written first, not even a heartbeat: nginx tells the edge at once, and the provider is let go."""
+    lived_on_s = await left_in_silence(front)
+    assert lived_on_s.pop("whole") < HEARTBEAT_S
+    assert lived_on_s.pop("unsaid") < HEARTBEAT_S
+    assert min(lived_on_s.values()) < HEARTBEAT_S / 2, lived_on_s
 
 
 async def test_it_goes_on_over_http2_on_the_other_edge(front):

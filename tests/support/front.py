@@ -29,7 +29,7 @@ class Front:
 
     def http2(self):
         """Give a new connection through nginx."""
-        return Http2(self.nginx.port, self.nginx.trust, NAME, HEADERS)
+        return Http2(self.nginx.port, self.nginx.trust, NAME, HEADERS | {"accept-encoding": "gzip, br"})
 
     def call_of(self, tag):
         """Give what the provider remembers of the call with this tag, None before it came."""
@@ -55,9 +55,9 @@ class Front:
             return (await client.get(path)).content
 
 
-def asked(tag="", **script):
+def asked(tag="", *, stream=True, **script):
     """Give the body of a call; ``tag`` finds it at the provider."""
-    return json.dumps(body(tag=tag, **script)).encode()
+    return json.dumps(body(tag=tag, **script) | {"stream": stream}).encode()
 
 
 def events_of(generation_id):

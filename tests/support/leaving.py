@@ -101,6 +101,41 @@ async def left_by(front, how):
         return dict(zip(POLICIES, ids, strict=True))
 
 
+async def left_in_silence(front):
+    """Leave what says nothing at the moment, its policy ``cancel``: how long each call of the provider lived on, in seconds.
+
+    One of them before its head, one that asked for no stream, and three right behind a heartbeat, so that the next is far.
+    """
+    policy, silence = {"x-tokentrail-on-disconnect": "cancel"}, [[5, 60_000]]
+    async with front.http2() as connection:
+        unsaid = connection.post(CHAT, asked("unsaid", silent=True), policy)
+        whole = connection.post(CHAT, asked("whole", stalls=silence, stream=False), policy)
+        stalled = [
+            connection.post(CHAT, asked(f"stalled-{n}", ttft_ms=0, stalls=silence), policy) for n in range(3)
+        ]
+        left_s = {}
+
+        async def leave(tag, stream):
+            await until(lambda: front.call_of(tag))
+            left_s[tag] = time.monotonic()
+            stream.leave()
+
+        async def leave_behind_a_heartbeat(tag, stream):
+            await stream.until(so_many(5))
+            await stream.until(lambda stream: stream.pieces[-1].data.startswith(b":"))
+            await leave(tag, stream)
+
+        await asyncio.gather(
+            leave("unsaid", unsaid),
+            leave("whole", whole),
+            *(leave_behind_a_heartbeat(f"stalled-{n}", stream) for n, stream in enumerate(stalled)),
+        )
+        calls = {tag: front.call_of(tag) for tag in left_s}
+        await until(lambda: all(call.finished_s for call in calls.values()))
+    assert all(call.aborted_by_client for call in calls.values())
+    return {tag: call.finished_s - left_s[tag] for tag, call in calls.items()}
+
+
 def on_record(policy, records):
     """Hold the log to what became of a generation whose only reader was lost in the middle."""
     (left,) = [event for event in records if event.kind is Kind.CLIENT_DETACHED]
