@@ -10,7 +10,7 @@ from pydantic import ValidationError
 from edge.dialects import dialect_of
 from schemas.settings import Settings
 
-from . import form_upstream, player
+from . import form_upstream, player_http2
 
 PLAYED = {"framings": ["as_given"], "policy": False, "settings": {}}
 
@@ -24,7 +24,7 @@ def unsupported(vector):
         return None
     if "attempts" not in data:
         return "its data is no upstream"
-    return player.unsupported(data)
+    return player_http2.unsupported(data)
 
 
 async def run(vector, tmp_path):

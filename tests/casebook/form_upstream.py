@@ -6,7 +6,7 @@ must hold of every generation (``upstream_ends.invariants``) is checked for each
 
 from edge.dialects import dialect_of
 
-from . import player
+from . import player_http2
 from .observed import play
 from .upstream_checks import CHECKS, check_all
 from .upstream_ends import invariants
@@ -20,7 +20,7 @@ def unsupported(vector):
         return f"dialect {vector['dialect']} is not spoken yet"
     if vector["settings"].get("continuation"):
         return "settings: a continuation is a generation of its own here (tests/unit/test_successor.py)"
-    return player.unsupported(vector)
+    return player_http2.unsupported(vector)
 
 
 async def run(vector, tmp_path, framing="as_given"):

@@ -16,7 +16,8 @@ from schemas.records import AttemptRecord, GenerationRecord
 from . import wire
 from .clients import CLIENTS
 from .edges import BoundedLog, authorized, codec, running_edge, settings_of
-from .player import Player, writes_of
+from .player import writes_of
+from .player_http2 import player_of
 
 RECORD_BYTES_MAX = 1_048_576
 NATIVE_NAMES = {"generation_error": "error"}
@@ -26,7 +27,7 @@ TERMINALS = ("message_end", "error")
 async def play(vector, framing):
     """One generation from the request to everything that can be read of it afterwards."""
     log = BoundedLog(vector["settings"].get("log_max_record_bytes", RECORD_BYTES_MAX))
-    async with Player(vector, framing) as player:
+    async with player_of(vector, framing) as player:
         settings = settings_of(vector, player.base_url)
         async with running_edge(settings, log) as edge:
             client, live = await _converse(edge, vector)

@@ -2,7 +2,7 @@
 
 The i-th POST gets the vector's i-th attempt. No HTTP library stands between the vector and the wire: HTTP/1.1, chunked,
 one chunk per write, TCP_NODELAY. What the edge did is on record in ``Player.requests``. Before it: ``values`` (how a
-vector is read). After it: ``form_upstream`` compares.
+vector is read). After it: ``player_http2``, and ``form_upstream`` compares.
 """
 
 import asyncio
@@ -45,7 +45,7 @@ class Request:
 
 
 def unsupported(vector: dict[str, Any]) -> str | None:
-    """What this player cannot play of a vector, or None."""
+    """What the player of HTTP/1.1 cannot play of a vector, or None."""
     if any(str(a.get("http", "1.1")) == "2" or a["close"] == "rst_stream" for a in vector["attempts"]):
         return "HTTP/2 towards the provider"
     return None
@@ -77,8 +77,10 @@ class Player:
 
     """
 
+    refused = staticmethod(unsupported)
+
     def __init__(self, vector: dict[str, Any], framing: str = "as_given") -> None:
-        if reason := unsupported(vector):
+        if reason := self.refused(vector):
             raise ValueError(reason)
         self.requests: list[Request] = []
         self._attempts: list[dict[str, Any]] = vector["attempts"]
@@ -165,7 +167,7 @@ class Player:
         connection.watch()
         try:
             return await self._play(self._attempts[index], connection, request)
-        except (ConnectionError, _Gone):
+        except (ConnectionError, Gone):
             request.aborted_by_edge = True
             return False
         finally:
@@ -176,7 +178,7 @@ class Player:
                 self._settled.set()
 
     async def _play(self, attempt: dict[str, Any], connection: "_Connection", request: Request) -> bool:
-        """Write the attempt; raises _Gone or ConnectionError where the edge leaves before its end."""
+        """Write the attempt; raises Gone or ConnectionError where the edge leaves before its end."""
         if attempt["status"] is None:
             await connection.pause(None)
         connection.write_head(attempt["status"], attempt["headers"])
@@ -196,7 +198,7 @@ class Player:
         return False  # cut: closed without the end mark
 
 
-class _Gone(Exception):
+class Gone(Exception):
     """The edge closed the connection."""
 
 
@@ -235,7 +237,7 @@ class _Connection:
         return body
 
     def watch(self) -> None:
-        """From now on ``pause`` and ``write_piece`` raise _Gone once the edge has left."""
+        """From now on ``pause`` and ``write_piece`` raise Gone once the edge has left."""
         self._gone = asyncio.create_task(self._reader.read(1))
 
     async def unwatch(self) -> None:
@@ -252,14 +254,13 @@ class _Connection:
         if seconds is None or seconds > 0:
             await asyncio.wait({self._gone}, timeout=seconds)
         if self._gone.done() and not self._gone.result():  # result() raises where it was a reset
-            raise _Gone
+            raise Gone
 
     def write_head(self, status: int, headers: dict[str, str]) -> None:
         """Status line and headers in one write; ``@http-date+Ns`` becomes a date."""
         self._chunked = "content-length" not in headers
         lines = [f"HTTP/1.1 {status} {HTTPStatus(status).phrase}"]
-        for name, value in headers.items():
-            lines.append(f"{name}: {_sent_now(value)}")
+        lines += [f"{name}: {sent_now(value)}" for name, value in headers.items()]
         if self._chunked:
             lines.append("transfer-encoding: chunked")
         self._writer.write("\r\n".join([*lines, "", ""]).encode("latin-1"))
@@ -291,7 +292,7 @@ class _Connection:
             await self._writer.wait_closed()
 
 
-def _sent_now(value: str) -> str:
+def sent_now(value: str) -> str:
     """A header's value as it goes out now."""
     if not value.startswith(HTTP_DATE):
         return value

@@ -19,7 +19,7 @@ from compose.embedded.simulator import Simulator
 from tests.support.front import CHAT, Front, asked, events_of, lags_s, so_many
 from tests.support.http2 import Http2
 from tests.support.leaving import GRACE_S, WAYS, left_by, left_in_silence, on_record
-from tests.support.nginx import FOUND, NAME, Nginx
+from tests.support.nginx import FOUND, NAME, EdgesNginx
 from tests.support.place import frames, ids_of
 from tests.support.processes import HEADERS, KEY, TWENTIETH, Edge, environment, free_port, write_config
 from tests.support.waiting import until
@@ -53,7 +53,7 @@ async def front(topics, tmp_path_factory):
         try:
             for edge in edges:
                 edge.start()
-            with Nginx(folder, [edge.port for edge in edges], stock) as nginx:
+            with EdgesNginx(folder, [edge.port for edge in edges], stock) as nginx:
                 for edge in edges:
                     await edge.until_ready()
                 await nginx.until_ready()

@@ -55,63 +55,27 @@ FOUND = _find()
 
 
 class Nginx:
-    """``with Nginx(folder, edges) as front: … front.port``.
+    """``with Nginx(folder, port, servers) as nginx: await nginx.until_ready()``.
 
     Args:
-        folder: for its configuration, certificate, logs and temporary files.
-        edges: the two edges' ports.
-        beside: more text for the http block, as other servers.
+        folder: for its configuration, logs and temporary files.
+        port: where one of the servers listens.
+        servers: text of the http block.
 
     """
 
-    def __init__(self, folder, edges, beside=""):
+    def __init__(self, folder, port, servers):
         self.folder = folder
-        self.port = free_port()
-        self._authority = trustme.CA()
-        issued = self._authority.issue_cert(NAME, "127.0.0.1")
-        certificate, key = folder / "certificate.pem", folder / "key.pem"
-        issued.private_key_pem.write_to_path(key)
-        for part in issued.cert_chain_pems:
-            part.write_to_path(certificate, append=True)
-        named = {
-            "EDGE_1": f"127.0.0.1:{edges[0]}",
-            "EDGE_2": f"127.0.0.1:{edges[1]}",
-            "LISTEN": f"127.0.0.1:{self.port}",
-            "SERVER_NAME": NAME,
-            "CERTIFICATE": str(certificate),
-            "CERTIFICATE_KEY": str(key),
-        }
+        self.port = port
         self._conf = folder / "nginx.conf"
-        self._conf.write_text(
-            _MAIN.format(
-                user="user root;\n" if os.geteuid() == 0 else "",
-                folder=folder,
-                servers=rendered(CONF.read_text(), named).replace(_LOGS, str(folder)) + beside,
-            )
-        )
+        user = "user root;\n" if os.geteuid() == 0 else ""
+        self._conf.write_text(_MAIN.format(user=user, folder=folder, servers=servers))
         self._child = None
-
-    @property
-    def url(self):
-        """Give the address that clients take."""
-        return f"https://{NAME}:{self.port}"
-
-    @property
-    def trust(self):
-        """Give the context of a client that knows its certificate, and speaks HTTP/2 where it is asked to."""
-        context = ssl.create_default_context()
-        self._authority.configure_trust(context)
-        return context
 
     @property
     def said(self):
         """Give all that it has logged."""
         return "".join(path.read_text() for path in sorted(self.folder.glob("*log*")))
-
-    def edges_of(self, generation_id):
-        """Give the addresses of the edges that answered for a generation, in the order in which that ended."""
-        lines = (self.folder / "tokentrail.log").read_text().splitlines()
-        return [line.split('"')[2].split()[3] for line in lines if generation_id in line]
 
     async def reload(self):
         """Take the configuration again, by new workers; what runs ends with the old ones."""
@@ -154,6 +118,52 @@ class Nginx:
     def _workers(self):
         pid = self._child.pid
         return set(Path(f"/proc/{pid}/task/{pid}/children").read_text().split())
+
+
+class EdgesNginx(Nginx):
+    """The users' configuration in front of two edges, with a certificate of its own.
+
+    Args:
+        folder: as above.
+        edges: the edges' ports.
+        beside: more text for the http block, as other servers.
+
+    """
+
+    def __init__(self, folder, edges, beside=""):
+        port = free_port()
+        self._authority = trustme.CA()
+        issued = self._authority.issue_cert(NAME, "127.0.0.1")
+        certificate, key = folder / "certificate.pem", folder / "key.pem"
+        issued.private_key_pem.write_to_path(key)
+        for part in issued.cert_chain_pems:
+            part.write_to_path(certificate, append=True)
+        named = {
+            "EDGE_1": f"127.0.0.1:{edges[0]}",
+            "EDGE_2": f"127.0.0.1:{edges[1]}",
+            "LISTEN": f"127.0.0.1:{port}",
+            "SERVER_NAME": NAME,
+            "CERTIFICATE": str(certificate),
+            "CERTIFICATE_KEY": str(key),
+        }
+        super().__init__(folder, port, rendered(CONF.read_text(), named).replace(_LOGS, str(folder)) + beside)
+
+    @property
+    def url(self):
+        """Give the address that clients take."""
+        return f"https://{NAME}:{self.port}"
+
+    @property
+    def trust(self):
+        """Give the context of a client that knows its certificate, and speaks HTTP/2 where it is asked to."""
+        context = ssl.create_default_context()
+        self._authority.configure_trust(context)
+        return context
+
+    def edges_of(self, generation_id):
+        """Give the addresses of the edges that answered for a generation, in the order in which that ended."""
+        lines = (self.folder / "tokentrail.log").read_text().splitlines()
+        return [line.split('"')[2].split()[3] for line in lines if generation_id in line]
 
 
 def rendered(text, named):
