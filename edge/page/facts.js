@@ -17,7 +17,7 @@ export function facts(model, trace, open) {
   const state = trace.state;
   return [
     general(model, trace),
-    tokens(state, trace.terminal),
+    tokens(model, trace),
     attempts(model),
     stalls(model),
     lineage(state, trace.start, open),
@@ -28,14 +28,14 @@ function general(model, { start, state, terminal }) {
   const end = terminal ?? state?.end;
   const said = start ?? state?.start;
   return el("section", {}, el("h3", {}, "Facts"), pairs([
-    ["outcome", model.terminal ? `${model.terminal.kind}: ${model.terminal.word}` : (state?.state ?? null)],
+    model.terminal ? ["outcome", `${model.terminal.kind}: ${model.terminal.word}`] : ["state", model.phase],
     ["what it says", end?.message],
     ["model", served(said?.model, end?.served_model)],
     ["dialect", start?.dialect ?? state?.dialect],
     ["edge", state?.edge_id],
     ["began", state ? moment(state.started_us) : null],
     ["first token", duration(model.firstUs)],
-    ["in total", duration(model.totalUs)],
+    [model.terminal ? "in total" : "so far", duration(model.totalUs)],
     ["trace", state && model.terminal ? (state.trace_complete ? "complete" : "not complete") : null],
   ]));
 }
@@ -44,11 +44,15 @@ function served(asked, answered) {
   return answered && answered !== asked ? `${asked}, served as ${answered}` : asked;
 }
 
-function tokens(state, terminal) {
-  const usage = state?.usage ?? terminal?.usage;
+/** While it runs what the stream has brought, by the edge's estimate or the provider's own count; the cost once it is counted. */
+function tokens(model, { state, terminal, usage: told, tokensEstimate }) {
+  const usage = state?.usage ?? terminal?.usage ?? told;
   const rows = usage ? TOKENS.map(([name, word]) => [word, usage[name] === undefined ? null : count(usage[name])]) : [];
   const source = usage?.source && usage.source !== "none" ? usage.source.replaceAll("_", " ") : null;
-  if (!state?.terminal && !terminal) return null;
+  if (!model.terminal) {
+    const soFar = usage ? rows : [["output", tokensEstimate ? `about ${count(tokensEstimate)} so far` : "nothing yet"]];
+    return el("section", {}, el("h3", {}, "Tokens and cost"), pairs([...soFar, ["provider cost", "when it has ended"]]));
+  }
   return el("section", {}, el("h3", {}, "Tokens and cost"), pairs([
     ...(rows.some(([, value]) => value !== null) ? rows : [["tokens", "not reported"]]),
     ["counted", source],

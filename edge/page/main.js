@@ -16,7 +16,7 @@ let dialects = new Map();
 let beginning = false;
 
 const api = new Api(() => key);
-const view = new View(api, opened);
+const view = new View(api, opened, () => live.now());
 const live = new Live(api, (id) => view.open(id));
 
 /** Another generation is open: the address names it, so that it can be found again. */

@@ -10,6 +10,8 @@ export class Trace {
   terminal = null;
   state = null;
   stage = null;
+  usage = null;
+  tokensEstimate = 0;
   #ticks = []; // [elapsed_us, attempt] of each content event
   #lastUs = 0;
   #lastAtMs = null;
@@ -20,6 +22,8 @@ export class Trace {
     if (name === "message_start") this.start = said;
     else if (name === "message_end" || name === "generation_error") this.terminal = { name, ...said };
     else if (said.parts?.some((part) => part.text && CONTENT.has(part.type))) this.#ticks.push([said.elapsed_us, said.attempt]);
+    this.usage = said.usage ?? this.usage;
+    for (const part of said.parts ?? []) this.tokensEstimate += part.tokens_estimate ?? 0;
   }
 
   /** A heartbeat of the connection. */
@@ -39,6 +43,12 @@ export class Trace {
     return this.#ticks.length > 0;
   }
 
+  /** The word for where it stands before its end: by the stream while it is read, else as the edge said last. */
+  phase(reads) {
+    if (reads && this.hasContent) return "streaming";
+    return (reads ? this.stage : null) ?? this.state?.state ?? "waiting";
+  }
+
   /** Everything that a picture needs, as of now; who does not read does not know that it is silent. */
   model(nowMs, reads = false) {
     const ended = this.terminal ?? this.state?.terminal ?? null;
@@ -54,6 +64,7 @@ export class Trace {
       heartbeats: trace.filter(({ kind }) => kind === "heartbeat").map(({ at_us: atUs }) => atUs),
       readers: readersOf(trace, nowUs),
       cancelUs: trace.find(({ kind }) => kind === "cancel_requested")?.at_us ?? null,
+      phase: this.phase(reads),
       terminal: ended && { atUs: endUs ?? this.#lastUs, ...endOf(this.terminal ?? this.state) },
     };
   }

@@ -12,11 +12,12 @@ import { Trace } from "./trace.js";
 const PICTURE_EVERY_MS = 250;
 const IDLE_SHARE = 3; // three times as long as a drawing took, nothing is drawn
 const ASK_EVERY_MS = 3000;
-const ASK_AFTER_END_MS = [300, 1500, 3000, 6000, 12_000]; // the cost comes when the pipeline has counted it
+const ASK_AFTER_END_MS = [300, 1500, 3000, 6000, 12_000, 30_000, 60_000]; // the cost comes when the pipeline has counted it
 
 export class View {
   #api;
   #said;
+  #turned;
   #id = null;
   #reader = null;
   #trace = new Trace();
@@ -28,10 +29,11 @@ export class View {
   #asking = 0;
   #resize = new ResizeObserver(() => this.#picture(true));
 
-  /** `said(id)` is called when another generation is opened. */
-  constructor(api, said) {
+  /** `said(id)` is called when another generation is opened, `turned()` at its first content and at its end. */
+  constructor(api, said, turned) {
     this.#api = api;
     this.#said = said;
+    this.#turned = turned;
     onPress(byId("cut"), () => this.#reader.cut());
     onPress(byId("resume"), () => this.resume());
     onPress(byId("cancel"), () => this.cancel());
@@ -93,7 +95,9 @@ export class View {
   }
 
   #event(name, said) {
+    const before = [this.ended, this.#trace.hasContent];
     this.#trace.event(name, said, performance.now());
+    if (this.ended !== before[0] || this.#trace.hasContent !== before[1]) this.#turned();
     if (said.parts) this.#answer.add(said.parts);
     this.#soon();
   }
@@ -193,7 +197,7 @@ export class View {
   #askAfterEnd(times = ASK_AFTER_END_MS) {
     const [afterMs, ...more] = times;
     const next = () => {
-      if (more.length && this.#trace.state?.provider_cost === null) this.#askAfterEnd(more);
+      if (more.length && (this.#trace.state?.provider_cost ?? null) === null) this.#askAfterEnd(more);
     };
     this.#ask(afterMs, Object.assign(next, { late: true }));
   }

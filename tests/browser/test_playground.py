@@ -44,6 +44,24 @@ async def test_an_answer_streams(two, tab_on):
             await tab.said("facts", words)
 
 
+async def test_the_facts_follow_the_stream(two, tab_on):
+    """What is said of a running generation is what its stream says now, also while the edge is not asked."""
+    async with tab_on(two.urls[0]) as tab:
+        await tab.page.route(re.compile(r"/v1/generations/[0-9a-f-]+$"), lambda route: route.abort())
+        await tab.ask(tokens=40, ttft_ms=100, interval_ms=10, stalls=[[20, 3000]])
+        await tab.said("facts", "statestreaming")
+        await tab.has_events(20)
+        await tab.said("facts", "and still, since")
+        facts = await tab.page.text_content("#facts")
+        assert int(re.search(r"outputabout (\d+) so far", facts)[1]) > 10
+        assert re.search(r"first token\d+ ms", facts)
+        assert "so far" in facts
+        assert "when it has ended" in facts
+        await tab.said("facts", "outcomecomplete: stop")
+        await tab.said("facts", "output40")
+        assert "and still, since" not in await tab.page.text_content("#facts")
+
+
 @pytest.mark.parametrize("dialect", ["openai.chat", "openai.responses", "anthropic.messages"])
 async def test_every_dialect(two, tab_on, dialect):
     """A model is asked by the call of its dialect; text, reasoning and a tool's arguments are each shown as what they are."""
