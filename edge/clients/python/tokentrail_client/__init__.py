@@ -13,7 +13,7 @@ from tokentrail_client.clients import AsyncClient, Client, async_http_client, ht
 from tokentrail_client.items import Citation, End, GenerationFailed, Item, NotFinished, Text, ToolCall
 from tokentrail_client.sessions import AsyncSession, Session, SessionLost
 from tokentrail_client.states import Change, State
-from tokentrail_client.store import Store, Stored
+from tokentrail_client.store import Store, Stored, StoreError
 from tokentrail_client.transport import AsyncTransport, Transport
 
 __all__ = [
@@ -31,6 +31,7 @@ __all__ = [
     "SessionLost",
     "State",
     "Store",
+    "StoreError",
     "Stored",
     "Text",
     "Times",

@@ -5,6 +5,7 @@ Pure. Before: ``endings``. After: ``effects``.
 | what came | what follows |
 |---|---|
 | a stream | read it |
+| in place of a resumed stream 200 that is none, or another generation's (a proxy's page, a cache) | again |
 | 204 | the terminal was here already: done |
 | RST, FIN before the terminal, silence | resume |
 | 429, 5xx that says ``x-should-retry: true`` | again, after its Retry-After |

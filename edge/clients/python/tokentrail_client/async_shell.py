@@ -23,7 +23,7 @@ from tokentrail_client.effects import (
     Wait,
 )
 from tokentrail_client.shell import Base, Up
-from tokentrail_client.store import Store
+from tokentrail_client.store import Store, StoreError
 from tokentrail_client.vendor import Flavour
 
 LEAVING_S = 5.0
@@ -55,7 +55,10 @@ class AsyncShell(Base):
                 self._told = None
                 if isinstance(effect, Opened | Give | Answer | Foreign):
                     return effect
-                self._told = await self._do(effect)
+                try:
+                    self._told = await self._do(effect)
+                except StoreError as error:
+                    self._not_stored(error)
         except StopIteration:
             await self.close()
             return None

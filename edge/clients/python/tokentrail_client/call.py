@@ -5,6 +5,9 @@ Before: ``effects``. After: ``reading``.
 
 from dataclasses import dataclass
 
+from tokentrail_client.effects import Ask
+from tokentrail_client.endings import NATIVE
+
 ABORT = "abort"
 """The reason of a session that its application left."""
 CANCEL_S = 2.0
@@ -52,6 +55,31 @@ class Call:
     streams: bool = True
     insists: bool = False
     acks: bool = False
+
+    def asked(self, root: str, read_s: float) -> Ask:
+        """The call itself, at one edge."""
+        headers = {**dict(self.headers), **dict(self.auth)}
+        return Ask(self.method, root + self.path, headers, self.body, read_s)
+
+    def result(self, root: str, generation_id: str, read_s: float) -> Ask:
+        """What asks one edge for the whole answer."""
+        return Ask("GET", f"{root}/generations/{generation_id}/result", dict(self.auth), b"", read_s)
+
+    def events(
+        self, root: str, generation_id: str, last_id: str | None, lacking: str | None, read_s: float
+    ) -> Ask:
+        """What asks one edge for what follows an id; ``lacking``: for those events too, that no open stream could bring."""
+        behind = {"last-event-id": last_id, "x-resume-nack": lacking}
+        headers = {"accept": "text/event-stream", **dict(self.auth)}
+        headers |= {name: value for name, value in behind.items() if value is not None}
+        shape = "" if self.dialect == NATIVE else f"?dialect={self.dialect}"
+        return Ask("GET", f"{root}/generations/{generation_id}/events{shape}", headers, b"", read_s)
+
+    def cancel(self, root: str, generation_id: str) -> Ask:
+        """What ends a generation that its application left."""
+        headers = {**dict(self.auth), "content-type": "application/json"}
+        url = f"{root}/generations/{generation_id}/cancel"
+        return Ask("POST", url, headers, b'{"reason": "user_abort"}', CANCEL_S)
 
 
 class Stopped(Exception):

@@ -10,7 +10,7 @@ from typing import Any, NoReturn
 
 from tokentrail_client.acks import Acks, repairs
 from tokentrail_client.advice import Action, Verdict, backoff_s, verdict_on
-from tokentrail_client.call import ABORT, CANCEL_S, Call, Stopped, Times
+from tokentrail_client.call import ABORT, Call, Stopped, Times
 from tokentrail_client.effects import (
     Answer,
     Ask,
@@ -26,14 +26,14 @@ from tokentrail_client.effects import (
     Tell,
     Wait,
 )
-from tokentrail_client.endings import NATIVE, code_of, message_of
+from tokentrail_client.endings import code_of, message_of
 from tokentrail_client.frames import Frame, FrameTooLarge, Splitter
 from tokentrail_client.reading import Position
 from tokentrail_client.states import Change, OnState, State, moved
 
 Steps = Generator[Effect, Any, None]
 Again = Generator[Effect, Any, Lost | None]
-OK, ACCEPTED = 200, 202
+OK, ACCEPTED, REFUSED = 200, 202, 400
 
 
 class Course:
@@ -84,6 +84,10 @@ class Course:
         except GeneratorExit:
             self._left()
             raise
+        except Stopped as stopped:
+            if not self.state.is_over:  # it came from outside: the store
+                self._to(State.CANCELLED, stopped.reason)
+            raise
 
     def _left(self) -> None:
         """The application goes. Behind the terminal that is the proper end, before it an abort."""
@@ -95,9 +99,7 @@ class Course:
         left = (self.state, self.reason) == (State.CANCELLED, ABORT) and not self.position.finished
         if self.generation_id is None or not left:
             return None
-        headers = {**dict(self.call.auth), "content-type": "application/json"}
-        url = f"{self._root()}/generations/{self.generation_id}/cancel"
-        return Ask("POST", url, headers, b'{"reason": "user_abort"}', CANCEL_S)
+        return self.call.cancel(self._root(), self.generation_id)
 
     def _begin(self) -> Steps:
         """Send the call until it is answered; the same Idempotency-Key makes it the same call."""
@@ -107,8 +109,7 @@ class Course:
             if self.state is State.PAUSED:
                 self._to(State.CONNECTING)
             silent_s = times.idle_s if call.streams else times.read_s
-            headers = {**dict(call.headers), **dict(call.auth)}
-            got = yield Ask(call.method, self._root() + call.path, headers, call.body, silent_s)
+            got = yield call.asked(self._root(), silent_s)
             lost = got if isinstance(got, Lost) else (yield from self._answered(got))
             if lost is None:
                 return
@@ -141,7 +142,7 @@ class Course:
         if self.call.insists and head.status == ACCEPTED and self.generation_id is not None:
             yield Keep(
                 State.CONNECTING, self.generation_id
-            )  # also where the body was cut: the head says it all
+            )  # the head says it all, also where the body was cut
             return None
         if isinstance(body, Lost):
             if self.generation_id is None:
@@ -150,6 +151,9 @@ class Course:
             return None
         if self.call.insists:
             verdict = verdict_on(head.status, head.headers)
+            if head.status < REFUSED:
+                self.generation_id = None
+                return Lost(Stopped("not_an_edge", f"what answers here is no edge: {head.kind}"))
             if verdict.action is Action.AGAIN:
                 self.generation_id = None
                 self._not_before = self._now() + verdict.wait_s
@@ -159,7 +163,7 @@ class Course:
         return None
 
     def _over_by(self, head: Head, body: bytes) -> None:
-        good = head.status < 400  # noqa: PLR2004 - HTTP's own number
+        good = head.status < REFUSED
         self._to(State.COMPLETED if good else State.CANCELLED, None if good else code_of(head.status, body))
 
     def _read(self) -> Steps:
@@ -194,12 +198,11 @@ class Course:
         """Tell an edge what was stored and handed over; reading goes on whatever becomes of it."""
         if self._acks is None:
             return
-        numbered = [(frame.seq, frame.data) for frame in fresh]
-        self._acks.took([(seq, data) for seq, data in numbered if seq is not None], self._now())
+        self._acks.took([(seq, frame.data) for frame in fresh if (seq := frame.seq) is not None], self._now())
         ranges = self._acks.due(self._now(), last=self.position.ending is not None)
         if ranges:
-            path = f"{self._root()}/generations/{self.generation_id}/ack"
-            self._acks.answered((yield Tell(self._acks.request(path, self.call.auth, ranges))), self._now())
+            url = f"{self._root()}/generations/{self.generation_id}/ack"
+            self._acks.answered((yield Tell(self._acks.request(url, self.call.auth, ranges))), self._now())
 
     def _end(self) -> None:
         """The terminal was handed over, or an error behind which nothing can be had."""
@@ -212,19 +215,18 @@ class Course:
             self._to(State.RESUMING)
         self._check()
         lacking = self._acks.lacking() if self._acks else None
-        behind = {"last-event-id": self.position.last_id, "x-resume-nack": lacking}
-        headers = {"accept": "text/event-stream", **dict(self.call.auth)}
-        headers |= {name: value for name, value in behind.items() if value is not None}
-        url = f"{self._root()}/generations/{self.generation_id}/events"
-        if self.call.dialect != NATIVE:
-            url += f"?dialect={self.call.dialect}"
-        got = yield Ask("GET", url, headers, b"", self._times.idle_s)
+        asked = self.call.events(
+            self._root(), str(self.generation_id), self.position.last_id, lacking, self._times.idle_s
+        )
+        got = yield asked
         self._failures += 1  # until an event comes: an edge that opens and closes is no progress
         if isinstance(got, Lost):
             self._to(State.PAUSED, got.said)
             return
         verdict = verdict_on(got.status, got.headers)
-        if verdict.action is Action.READ and got.is_stream:
+        if verdict.action is Action.READ and not (got.is_stream and got.is_of(self.generation_id)):
+            self._to(State.PAUSED, f"not this stream: {got.kind}")
+        elif verdict.action is Action.READ:
             if self._acks:
                 self._acks.reader_id = got.headers.get("x-reader-id", "")
             self._to(State.STREAMING)
@@ -248,20 +250,19 @@ class Course:
         while True:
             yield from self._pause(why)
             self._to(State.RESUMING)
-            url = f"{self._root()}/generations/{self.generation_id}/result"
-            got = yield Ask("GET", url, dict(self.call.auth), b"", self._times.idle_s)
+            got = yield self.call.result(self._root(), str(self.generation_id), self._times.idle_s)
             body = got if isinstance(got, Lost) else (yield ReadAll())
-            if isinstance(body, Lost):
+            foreign = not isinstance(got, Lost) and got.status == OK and not got.is_of(self.generation_id)
+            if isinstance(body, Lost) or foreign:
                 self._failures += 1
-                why = body.said
+                why = body.said if isinstance(body, Lost) else f"not this answer: {got.kind}"
                 continue
+            running = got.status == ACCEPTED
             bare = "x-should-retry" not in got.headers  # an edge's refusal is the answer; a proxy's is a cut
-            if got.status == ACCEPTED or (
-                bare and verdict_on(got.status, got.headers).action is Action.AGAIN
-            ):
-                self._failures = 0 if got.status == ACCEPTED else self._failures + 1
+            if running or (bare and verdict_on(got.status, got.headers).action is Action.AGAIN):
+                self._failures = 0 if running else self._failures + 1
                 self._not_before = self._now() + self._times.poll_s
-                why = "still running" if got.status == ACCEPTED else code_of(got.status, body)
+                why = "still running" if running else code_of(got.status, body)
                 continue
             self._over_by(got, body)
             yield Answer(got, body)

@@ -25,6 +25,15 @@ class Head(NamedTuple):
         """Whether events follow."""
         return self.headers.get("content-type", "").lower().startswith("text/event-stream")
 
+    @property
+    def kind(self) -> str:
+        """What it is, for people."""
+        return f"{self.status} {self.headers.get('content-type', 'without a type')}"
+
+    def is_of(self, generation_id: str | None) -> bool:
+        """Whether it is this generation's: every edge says so; a proxy's page and a cache's stream do not."""
+        return self.headers.get("x-generation-id") == generation_id
+
 
 class Lost(NamedTuple):
     """The connection failed: it was refused, reset, ended too early, or fell silent."""

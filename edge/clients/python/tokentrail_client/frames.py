@@ -37,6 +37,11 @@ def seq_of(event_id: str | None) -> int | None:
     return int(head) if head.isascii() and head.isdigit() else None
 
 
+def place_of(event_id: str | None) -> str:
+    """The id without its signature, which changes with the secret that signs it."""
+    return "-".join((event_id or "").split("-", 2)[:2])
+
+
 class Splitter:
     """Splits one connection's bytes; a new connection takes a new one."""
 

@@ -1,7 +1,9 @@
 """Where a reader stands in its stream: what is new in what a connection brings. Pure. Before: ``call``. After: ``course``.
 
 An event whose number is not above the last one was handed over already and is left out, whatever an edge sends. A frame
-without a number (a ping) is handed on as it comes and moves nothing.
+without a number (a ping) is handed on as it comes and moves nothing. The native dialect shows every number, so one that is
+left out there was lost on the way: what stands behind it is not taken, but asked for again. Only an error may follow a
+range that the log has lost.
 """
 
 from tokentrail_client.endings import NATIVE, Ending, ending_of, is_finish
@@ -10,6 +12,7 @@ from tokentrail_client.states import State
 
 RESENT = "resent"
 """The name of an event that is sent again beside the stream."""
+MISSING = "event_missing"
 
 
 class Position:
@@ -20,7 +23,8 @@ class Position:
         finished: whether the model has said its last word; the protocol's end may still be to come.
         ending: how the stream has ended, None while it goes on.
         resent: the data of events that an edge sent again, until somebody takes them out.
-        pause: the code of an error frame that only asks to come again; taken by ``paused``.
+        pause: why the connection is of no more use: the code of an error frame that only asks to come again, or a hole;
+            taken by ``paused``.
 
     """
 
@@ -44,6 +48,9 @@ class Position:
             if seq is not None and self._last_seq is not None and seq <= self._last_seq:
                 continue
             ending = ending_of(self._dialect, frame)
+            if self._skips(seq) and not (ending is not None and ending.error is not None):
+                self.pause = MISSING
+                break
             if ending is not None and ending.asks_again:
                 self.pause = ending.error.code if ending.error else None
                 break
@@ -57,8 +64,12 @@ class Position:
                 break
         return tuple(fresh)
 
+    def _skips(self, seq: int | None) -> bool:
+        next_seq = 0 if self._last_seq is None else self._last_seq + 1
+        return self._dialect == NATIVE and seq is not None and seq > next_seq
+
     def paused(self) -> str | None:
-        """Why the edge asks to come again; told once."""
+        """Why it is to be asked again; told once."""
         pause, self.pause = self.pause, None
         return pause
 

@@ -15,7 +15,7 @@ from tokentrail_client.async_shell import AsyncShell
 from tokentrail_client.call import Stopped
 from tokentrail_client.effects import Answer, Give
 from tokentrail_client.endings import message_of
-from tokentrail_client.frames import Frame, seq_of
+from tokentrail_client.frames import Frame, place_of, seq_of
 from tokentrail_client.items import Assembly, End, GenerationFailed, Item
 from tokentrail_client.shell import Shell, Up
 from tokentrail_client.states import State
@@ -47,6 +47,7 @@ class _Session:
             raise ValueError("after is the cursor of an item, unchanged")
         self._course = shell.course
         self._journal = journal
+        self._after = after
         self._after_seq = seq_of(after)
         self._lost = lost
         self._assembly = Assembly()
@@ -83,8 +84,16 @@ class _Session:
     def _items(self, frames: tuple[Frame, ...] | list[Frame]) -> Iterator[Item]:
         for frame in frames:
             items, seq = self._assembly.take(frame), frame.seq
+            if self._after is not None and seq is not None:
+                self._check_cursor(frame, seq)
             if self._after_seq is None or seq is None or seq > self._after_seq:
                 yield from items
+
+    def _check_cursor(self, frame: Frame, seq: int) -> None:
+        """A cursor of another stream would leave out what nobody has taken: it names another place, or one behind the end."""
+        behind = frame.event in ("message_end", "generation_error") and seq < (self._after_seq or 0)
+        if behind or (seq == self._after_seq and place_of(frame.id) != place_of(self._after)):
+            raise SessionLost("foreign_cursor", f"{self._after} is no cursor of this stream", self.text)
 
     def _given(self, up: Up) -> Iterator[Item]:
         if isinstance(up, Give):

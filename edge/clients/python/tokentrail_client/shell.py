@@ -26,7 +26,7 @@ from tokentrail_client.effects import (
     Tell,
     Wait,
 )
-from tokentrail_client.store import Store
+from tokentrail_client.store import Store, StoreError
 from tokentrail_client.vendor import Flavour
 
 Up = Opened | Give | Answer | Foreign
@@ -88,6 +88,10 @@ class Base:
         if self._store is not None:
             self._store.repair(self.course.call.session, repair.seq, repair.event, repair.data)
 
+    def _not_stored(self, error: StoreError) -> None:
+        """What cannot be kept is not handed over: the session ends here, its generation does not."""
+        self._steps.throw(Stopped("store_failed", str(error)))
+
     def _finish(self) -> Any:
         """Close the course, once, and store how it ended: the request that is left to send, None without one."""
         if self._over:
@@ -95,7 +99,8 @@ class Base:
         self._over = True
         self._steps.close()
         course = self.course
-        self._keep(Keep(course.state, course.generation_id, reason=course.reason))
+        with suppress(StoreError):  # what was handed over is kept; this only says how it ended
+            self._keep(Keep(course.state, course.generation_id, reason=course.reason))
         ask = course.cancel() if self._cancels else None
         return ask and self._flavour.request(ask, dict.fromkeys(("connect", "write", "pool"), ask.read_s))
 
@@ -121,7 +126,10 @@ class Shell(Base):
                 self._told = None
                 if isinstance(effect, Opened | Give | Answer | Foreign):
                     return effect
-                self._told = self._do(effect)
+                try:
+                    self._told = self._do(effect)
+                except StoreError as error:
+                    self._not_stored(error)
         except StopIteration:
             self.close()
             return None

@@ -13,7 +13,8 @@ import json
 import sqlite3
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from types import TracebackType
 from typing import NamedTuple, Self
@@ -42,6 +43,10 @@ CREATE TABLE IF NOT EXISTS ranges (
 _READ = "SELECT session, generation_id, dialect, roots, state, reason, last_event_id FROM sessions"
 
 
+class StoreError(Exception):
+    """The file cannot be read or written: its disk is full, another process holds it, it is no store."""
+
+
 class Stored(NamedTuple):
     """A session as it stands in the store. ``checksums``: CRC-32s over ranges of its events' data."""
 
@@ -68,21 +73,29 @@ class Store:
 
     def __init__(self, path: str | Path = ":memory:", sessions_max: int = SESSIONS_MAX) -> None:
         self._sessions_max = sessions_max
+        self._path = path
         self._lock = threading.Lock()
-        if str(path) != ":memory:":
-            Path(path).touch(mode=0o600)  # what a model says is for its reader
-        self._db = sqlite3.connect(path, timeout=BUSY_S, isolation_level=None, check_same_thread=False)
-        self._db.execute("PRAGMA journal_mode=WAL")
-        self._db.execute("PRAGMA synchronous=NORMAL")
-        self._db.execute("PRAGMA foreign_keys=ON")
-        self._db.execute("PRAGMA secure_delete=ON")
-        (version,) = self._db.execute("PRAGMA user_version").fetchone()
-        if version > VERSION:
-            self._db.close()
-            raise ValueError(
-                f"{path} was made by a newer tokentrail-client (form {version}, known: {VERSION})"
-            )
-        self._db.executescript(f"{_SCHEMA}PRAGMA user_version = {VERSION};")
+        try:
+            self._db = self._open()
+        except (sqlite3.Error, OSError) as error:
+            raise self._failed(error) from error
+
+    def _open(self) -> sqlite3.Connection:
+        if str(self._path) != ":memory:":
+            Path(self._path).touch(mode=0o600)  # what a model says is for its reader
+        db = sqlite3.connect(self._path, timeout=BUSY_S, isolation_level=None, check_same_thread=False)
+        try:
+            for pragma in ("journal_mode=WAL", "synchronous=NORMAL", "foreign_keys=ON", "secure_delete=ON"):
+                db.execute(f"PRAGMA {pragma}")
+            _check_form(db, self._path)
+            db.executescript(f"{_SCHEMA}PRAGMA user_version = {VERSION};")
+        except BaseException:
+            db.close()
+            raise
+        return db
+
+    def _failed(self, error: Exception) -> StoreError:
+        return StoreError(f"the sessions' store {self._path}: {error}")
 
     def close(self) -> None:
         """Close the file."""
@@ -156,14 +169,14 @@ class Store:
         return self._read(" ORDER BY number DESC")
 
     def _read(self, which: str, named: tuple[str, ...] = ()) -> list[Stored]:
-        with self._lock:
-            rows = self._db.execute(_READ + which, named).fetchall()
-            return [_stored(row, _ranges(self._db, row[0])) for row in rows]
+        with self._reading() as db:
+            rows = db.execute(_READ + which, named).fetchall()
+            return [_stored(row, _ranges(db, row[0])) for row in rows]
 
     def events(self, session: str, after_seq: int = -1) -> list[Frame]:
         """The journal of a session behind a number, in order; its frames carry no raw bytes."""
-        with self._lock:
-            rows = self._db.execute(
+        with self._reading() as db:
+            rows = db.execute(
                 "SELECT id, event, data FROM events WHERE session = ? AND seq > ? ORDER BY seq",
                 (session, after_seq),
             ).fetchall()
@@ -173,36 +186,36 @@ class Store:
         """Erase a session and its journal, from the file's bytes too."""
         with self._transaction() as db:
             db.execute("DELETE FROM sessions WHERE session = ?", (session,))
+        with self._reading() as db:
+            db.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+
+    @contextmanager
+    def _reading(self) -> Iterator[sqlite3.Connection]:
+        """The file, for one thread at a time. Raises StoreError."""
         with self._lock:
-            self._db.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+            try:
+                yield self._db
+            except sqlite3.Error as error:
+                raise self._failed(error) from error
 
-    def _transaction(self) -> "_Transaction":
-        return _Transaction(self._lock, self._db)
+    @contextmanager
+    def _transaction(self) -> Iterator[sqlite3.Connection]:
+        """One writer at a time in this process (the lock) and in all (``BEGIN IMMEDIATE``): all of it, or nothing."""
+        with self._reading() as db:
+            db.execute("BEGIN IMMEDIATE")
+            try:
+                yield db
+                db.execute("COMMIT")
+            except BaseException:
+                if db.in_transaction:  # a full disk has rolled it back already
+                    db.execute("ROLLBACK")
+                raise
 
 
-class _Transaction:
-    """One writer at a time in this process (the lock) and in all (``BEGIN IMMEDIATE``)."""
-
-    def __init__(self, lock: threading.Lock, db: sqlite3.Connection) -> None:
-        self._lock = lock
-        self._db = db
-
-    def __enter__(self) -> sqlite3.Connection:
-        self._lock.acquire()
-        try:
-            self._db.execute("BEGIN IMMEDIATE")
-        except BaseException:
-            self._lock.release()
-            raise
-        return self._db
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        try:
-            self._db.execute("COMMIT" if kind is None else "ROLLBACK")
-        finally:
-            self._lock.release()
+def _check_form(db: sqlite3.Connection, path: str | Path) -> None:
+    (version,) = db.execute("PRAGMA user_version").fetchone()
+    if version > VERSION:
+        raise ValueError(f"{path} was made by a newer tokentrail-client (form {version}, known: {VERSION})")
 
 
 def _count(db: sqlite3.Connection, session: str, events: list[tuple[int, str]]) -> None:

@@ -21,7 +21,7 @@ from tokentrail_client.endings import PATHS
 from tokentrail_client.keys import HEADER, RETRIES, Keys, name_of
 from tokentrail_client.shell import Shell, told
 from tokentrail_client.states import OnState
-from tokentrail_client.store import Store
+from tokentrail_client.store import Store, StoreError
 from tokentrail_client.vendor import Flavour
 
 _CALLS_OWN = frozenset({"content-type", "accept", "accept-encoding", "prefer", RETRIES, HEADER})
@@ -97,7 +97,10 @@ class _Transport:
             streams=_streams(body) or request.method == "GET",
         )
         if self._store is not None:
-            self._store.begin(key, dialect, call.roots)
+            try:
+                self._store.begin(key, dialect, call.roots)
+            except StoreError as error:
+                raise told(self._flavour, Stopped("store_failed", str(error))) from error
         return Course(call, self._bounded(request), time.monotonic, random.random, self._on_state)
 
     def _bounded(self, request: Any) -> Times:
