@@ -19,6 +19,7 @@ const NO_CONTENT = 204;
 
 export class Connections {
   #deadlineMs;
+  #progressMs;
   #fruitless = 0;
   #waitMs = 0;
   /** @type {StreamError | null} */
@@ -37,6 +38,7 @@ export class Connections {
     this.options = options;
     this.position = position;
     this.#deadlineMs = clock.nowMs() + limits.sessionMs;
+    this.#progressMs = clock.nowMs();
     this.machine = new Machine(options.state ?? "CONNECTING", (change) => {
       if (this.machine.over) signal?.removeEventListener("abort", this.#signalled);
       options.onState?.({ ...change, session: position.session, generationId: source.generationId });
@@ -95,7 +97,7 @@ export class Connections {
       if (response === null) continue;
       if (response.status === NO_CONTENT) return null;
       const begun = source.generationId !== null;
-      if (response.ok && begun && isForeign(response, source.generationId)) {
+      if (response.ok && begun && isForeign(response, source)) {
         this.connection.abort();
         await this.lost({ kind: "foreign" });
       } else if (response.ok || (begun ? source.final?.(response) : refusalsUp)) {
@@ -105,9 +107,10 @@ export class Connections {
     }
   }
 
-  /** Something new came: the next loss is the first again. */
+  /** Something new came, or was taken by a slow reader: the next loss is the first again, and no edge was silent. */
   progressed() {
     this.#fruitless = 0;
+    this.#progressMs = this.options.clock.nowMs();
   }
 
   /** The end is here, and stored. */
@@ -154,6 +157,7 @@ export class Connections {
       await this.lost({ kind: error instanceof TooLate ? "idle" : "cut" }, { cause: error });
       return null;
     } finally {
+      if (this.position.generationId !== source.generationId) this.#progressMs = clock.nowMs();
       this.position.generationId = source.generationId;
     }
   }
@@ -171,9 +175,10 @@ export class Connections {
     const situation = { fruitless: this.#fruitless, begun, leftMs: this.leftMs(), random: clock.random(), limits };
     const decided = decide(failure, situation);
     if ("stop" in decided) {
+      const why = decided.stop === "session_timeout" ? this.boundCode() : decided.stop;
       const body = response && (await within(response.text(), limits.leaveMs, clock).catch(() => ""));
       const answer = failure.kind === "answer" ? failure : null;
-      const { message, details } = refusalOf(decided.stop, answer, errorIn(body ?? ""));
+      const { message, details } = refusalOf(why, answer, errorIn(body ?? ""));
       throw this.refuse(message, { ...details, cause });
     }
     response?.body?.cancel().catch(() => {});
@@ -202,9 +207,19 @@ export class Connections {
     return new StreamError(message, { ...details, session, generationId });
   }
 
-  /** What is left of the session's time. */
+  /** What is left of the session's time, and of that without a new event. */
   leftMs() {
-    return this.#deadlineMs - this.options.clock.nowMs();
+    return Math.min(this.#deadlineMs, this.#silentUntilMs()) - this.options.clock.nowMs();
+  }
+
+  /** Which of the two bounds comes first. */
+  boundCode() {
+    return this.#silentUntilMs() < this.#deadlineMs ? "read_timeout" : "session_timeout";
+  }
+
+  #silentUntilMs() {
+    const { limits, source } = this.options;
+    return source.generationId === null ? Infinity : this.#progressMs + limits.readMs; // before it begins, tries are counted
   }
 
   /** Raises StreamError where the reader has ended it. */
@@ -214,10 +229,13 @@ export class Connections {
 }
 
 /**
- * Whether an answer is another generation's, from a cache that should not be there.
+ * Whether an answer is not this generation's: another one's, from a cache that should not be there, or a proxy's page. Every
+ * edge names the generation; where a browser hides the name from its page, a stream must do.
  * @param {Response} response
- * @param {string | null} generationId
+ * @param {import("./types.js").Source} source
  */
-function isForeign(response, generationId) {
-  return (response.headers.get("x-generation-id") ?? generationId) !== generationId;
+function isForeign({ headers }, { generationId, streamed = true }) {
+  const name = headers.get("x-generation-id");
+  if (name !== null) return name !== generationId;
+  return !streamed || !headers.get("content-type")?.startsWith("text/event-stream");
 }

@@ -79,6 +79,7 @@ export class Reading extends Connections {
           }
           if (ended) this.settle();
           yield batch.frames;
+          if (batch.frames.some(({ id }) => id !== undefined)) this.progressed();
         }
         if (ended) return;
         if (parser.tooLarge) throw this.refuse("one event is above limits.frameCharsMax", { code: "frame_too_large" });
@@ -115,7 +116,7 @@ export class Reading extends Connections {
     } catch (error) {
       this.throwIfAborted();
       const late = error instanceof TooLate;
-      if (late && leftMs <= limits.idleMs) throw this.refuse("the session took too long", { code: "session_timeout" });
+      if (late && leftMs <= limits.idleMs) throw this.refuse("the session took too long", { code: this.boundCode() });
       await this.lost({ kind: late ? "idle" : "cut" });
       return null;
     }

@@ -66,6 +66,7 @@
  * `acknowledge` tells an edge what was received; false where it did not take it.
  * @typedef {object} Source
  * @property {string | null} generationId
+ * @property {boolean} [streamed] whether its answers are streams; default: yes
  * @property {(signal: AbortSignal) => Promise<Response>} open
  * @property {(lastEventId: string | null, signal: AbortSignal) => Promise<Response>} reopen
  * @property {() => Promise<void>} cancel

@@ -170,6 +170,17 @@ for (const [name, reader] of Object.entries(READERS)) {
     assert.equal(states.at(-1), "CANCELLED session_timeout");
   });
 
+  test(`${name}: heartbeats alone, and a Retry-After without end, are no events: it ends within the read time`, async (t) => {
+    const later = { answer: { status: 503, headers: { "x-should-retry": "true", "retry-after": "3600" } } };
+    const empty = Array.from({ length: 400 }, () => ({ after: 20, how: "end" }));
+    for (const faults of [[later], empty]) {
+      const { states, text, gateway } = await resuming(t, faults, { readMs: 300 });
+      await assert.rejects(text, { code: "read_timeout" });
+      assert.equal(states.at(-1), "CANCELLED read_timeout");
+      assert.ok(gateway.faults.length > 0 || faults.length === 1);
+    }
+  });
+
   test(`${name}: an answer whose head does not come is a lost connection`, async (t) => {
     const gateway = await played(t, { frames: reader.frames });
     let asked = 0;

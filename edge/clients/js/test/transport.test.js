@@ -191,12 +191,21 @@ test("a second try of the SDK's own has the key of the first; a new call of the 
   assert.notEqual(third, first);
 });
 
+const page = { answer: { status: 200, headers: { "content-type": "text/html" }, body: "<html>sign in</html>" } };
+
 test("another generation's stream, as a broken cache would give it, is not taken for ours", async (t) => {
   const foreign = { answer: { status: 200, headers: { "x-generation-id": "other", "content-type": "text/event-stream" }, body: frame(2, "foreign") } };
   const { gateway, states, response } = await calling(t, { faults: [{ after: 170, how: "reset" }, foreign] });
   assert.equal(await response.text(), WHOLE);
   assert.equal(gateway.requests.length, 3);
   assert.ok(states.includes("PAUSED foreign"));
+});
+
+test("a proxy's page in place of a resumed stream is a cut, whatever its status says", async (t) => {
+  const { gateway, states, response } = await calling(t, { faults: [{ after: 170, how: "reset" }, page, page] });
+  assert.equal(await response.text(), WHOLE);
+  assert.equal(gateway.requests.length, 4);
+  assert.equal(states.filter((state) => state === "PAUSED foreign").length, 2);
 });
 
 test("a browser's fetch is called as a function, not as a method of something", async (t) => {
@@ -234,8 +243,8 @@ test("a Request can be sent again like an address with its options", async (t) =
 
 test("an answer that is no stream and was cut is fetched as the generation's result", async (t) => {
   const result = JSON.stringify({ choices: [{ message: { content: "whole" } }] });
-  const running = { answer: { status: 202, body: { state: "running" } } };
-  const gateway = await played(t, { frames: [], result, faults: [{ after: 9, how: "reset" }, running, { noAnswer: true }, running] });
+  const running = { answer: { status: 202, headers: { "x-generation-id": GENERATION }, body: { state: "running" } } };
+  const gateway = await played(t, { frames: [], result, faults: [{ after: 9, how: "reset" }, running, { noAnswer: true }, page, running] });
   const response = await resumableFetch({ limits: QUICK })(gateway.url + path, { ...CALL, body: "{}" });
   assert.equal(await response.text(), result);
   assert.equal(response.headers.get("content-type"), "application/json");

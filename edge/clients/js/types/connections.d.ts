@@ -39,7 +39,7 @@ export declare class Connections {
      * @returns {Promise<Response | null>}
      */
     next(): Promise<Response | null>;
-    /** Something new came: the next loss is the first again. */
+    /** Something new came, or was taken by a slow reader: the next loss is the first again, and no edge was silent. */
     progressed(): void;
     /** The end is here, and stored. */
     settle(): void;
@@ -63,8 +63,10 @@ export declare class Connections {
      * @param {import("./errors.js").ErrorDetails} details
      */
     refuse(message: string, details: import("./errors.js").ErrorDetails): StreamError;
-    /** What is left of the session's time. */
+    /** What is left of the session's time, and of that without a new event. */
     leftMs(): number;
+    /** Which of the two bounds comes first. */
+    boundCode(): "read_timeout" | "session_timeout";
     /** Raises StreamError where the reader has ended it. */
     throwIfAborted(): void;
 }

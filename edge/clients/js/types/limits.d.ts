@@ -4,7 +4,7 @@
  * Before: `types`. After: `retry`, `sse`, `reading`.
  */
 export declare const LIMITS: Readonly<{
-    /** A call's response head, or a whole answer that is no stream: as long as the SDKs themselves wait. */
+    /** A call's response head, a whole answer that is no stream, a stream without a new event: as long as the SDKs wait. */
     readMs: 600000;
     /** Silence within a stream, or of an edge that is to resume one: four heartbeats. */
     idleMs: 60000;

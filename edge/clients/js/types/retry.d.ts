@@ -7,6 +7,7 @@
  * | 429 or 5xx that says `x-should-retry: true` | try again, not before its Retry-After |
  * | 429 or 5xx that says `false` | stop |
  * | 429 or 5xx that says neither | try again where it names a Retry-After, or is a 502, 503, 504: a proxy lost the edge |
+ * | in place of a resumed stream 200 that is none, or another generation's (a proxy's page, a cache) | try again |
  * | any other 4xx | stop |
  *
  * What never comes here: the reader's own abort, and anything behind the terminal.

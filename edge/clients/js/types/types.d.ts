@@ -61,6 +61,10 @@ export type StateChange = {
 export type Fetch = typeof globalThis.fetch;
 export type Source = {
     generationId: string | null;
+    /**
+     * whether its answers are streams; default: yes
+     */
+    streamed?: boolean;
     open: (signal: AbortSignal) => Promise<Response>;
     reopen: (lastEventId: string | null, signal: AbortSignal) => Promise<Response>;
     cancel: () => Promise<void>;
@@ -149,6 +153,7 @@ export type ReadingOptions = {
  * `acknowledge` tells an edge what was received; false where it did not take it.
  * @typedef {object} Source
  * @property {string | null} generationId
+ * @property {boolean} [streamed] whether its answers are streams; default: yes
  * @property {(signal: AbortSignal) => Promise<Response>} open
  * @property {(lastEventId: string | null, signal: AbortSignal) => Promise<Response>} reopen
  * @property {() => Promise<void>} cancel
