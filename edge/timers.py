@@ -53,9 +53,11 @@ class Timers:
         self._deadline: asyncio.TimerHandle | None = None
         self._heartbeat: asyncio.TimerHandle | None = None
         self._delivery: asyncio.TimerHandle | None = None
+        self._looked_us = clock.now_us()
 
     def start(self) -> None:
         """Arm all of them; the first heartbeat is written at once."""
+        self._looked_us = self._clock.now_us()
         self._beat()
         self._check_delivery()
         self._arm()
@@ -98,10 +100,15 @@ class Timers:
         self._heartbeat = asyncio.get_running_loop().call_later(self._settings.stream.heartbeat_s, self._beat)
 
     def _check_delivery(self) -> None:
-        """An outage of the log: past the delivery time readers are told, and the provider is not read any more."""
-        deliver_s = self._settings.log.delivery_s
+        """An outage of the log: past the delivery time readers are told, and the provider is not read any more.
+
+        An edge that stood still itself looks once more first: the acknowledgements wait in its socket.
+        """
+        deliver_s, now_us = self._settings.log.delivery_s, self._clock.now_us()
+        slept = now_us - self._looked_us > 2 * deliver_s * 1e6 / DELIVERY_CHECKS
+        self._looked_us = now_us
         oldest_us = self._recorder.oldest_unacked_us
-        if oldest_us is not None and self._clock.now_us() - oldest_us > deliver_s * 1e6:
+        if not slept and oldest_us is not None and now_us - oldest_us > deliver_s * 1e6:
             self._generation.log_away = True
             self._generation.wake()
             self._interrupt(LOG_UNAVAILABLE)

@@ -95,6 +95,24 @@ async def test_an_outage_past_the_delivery_time_stops_the_reading():
     assert records[-1].error.code == "log_unavailable"
 
 
+def test_an_edge_that_stood_still_is_no_outage_of_the_log():
+    """Frozen for longer than the delivery time: the acknowledgements were there all the while, and the answer goes on."""
+
+    async def work():
+        loop = asyncio.get_running_loop()
+        slept, running = VirtualClock(), clock_of(loop)
+        clock = running._replace(now_us=lambda: running.now_us() + slept.us)
+        upstream = ScriptedUpstream(Script(chunk("a"), 1, chunk("b"), 8, chunk("c"), finish(), DONE))
+        async with RunningEdge(upstream, clock) as edge:
+            entry = await edge.begin()
+            loop.call_later(0.5, edge.log.hold)
+            loop.call_later(4, setattr, slept, "us", 25_000_000)
+            loop.call_later(7, edge.log.release)
+            return await edge.over(entry, 60)
+
+    assert virtually(work)[-1].kind is Kind.MESSAGE_END
+
+
 @pytest.mark.parametrize("reason", ["a cancel", "the outage itself"])
 def test_a_pause_of_our_own_is_nobodys_stall(reason):
     """Ended while the log is away and nothing is read: the wait behind the last content is ours, not the provider's."""
