@@ -11,6 +11,8 @@ is the median of its rounds, its spread their lowest and highest. Reading order:
 ``row_sink``         rows per second of the events sink; beside bare inserts of the same rows
 ``row_freshness``    terminal published → row visible in ClickHouse
 ``row_resume``       1000 events again, from each edge, running and finished; beside a consumer per replay
+``row_crowded``      the same from the middle of a partition with 1 M records of others; beside an empty one
+``row_peers``        the same from two other servers, one at a time and 200 at once
 ``stack``            the processes that a row needs, started as `tokentrail up` starts them; their CPU
 ``client``           requests whose answers are kept with their times and read afterwards
 ``backlog``          very many realistic log records, multiplied from what a real edge wrote

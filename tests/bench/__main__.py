@@ -23,6 +23,7 @@ from schemas.errors import TokentrailError
 from tests.bench import (
     report,
     row_cancel,
+    row_crowded,
     row_edge,
     row_fold,
     row_freshness,
@@ -61,6 +62,7 @@ ROWS: dict[str, Measure] = {
     "sink": row_sink.measure,
     "freshness": row_freshness.measure,
     "resume": row_resume.measure,
+    "crowded": row_crowded.measure,
     "cancel": row_cancel.measure,
     "week": row_week.measure,
     "peers": row_peers.measure,

@@ -1,13 +1,13 @@
 """Very many realistic log records: what a real edge wrote of a few answers, multiplied under new generation ids.
 
 A generation id has one length, so a record's bytes with another id in them are another whole record. Generations of one
-partition overlap, as they do when they run at the same time. Before: `row_fold`, `row_sink`. After: the broker.
+partition overlap, as they do when they run at the same time. Before: `row_fold`, `row_sink`, `row_crowded`. After: the broker.
 """
 
 import asyncio
 import random
 from collections import defaultdict, deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 from aiokafka import AIOKafkaProducer
@@ -47,10 +47,15 @@ async def record_templates(stack: Stack) -> list[tuple[str, Template]]:
             )
             for nth in range(TEMPLATES)
         ]
-        asked = await asyncio.gather(*(exchange(stack.ports["edge-1"], request) for request in requests))
-        for each in asked:
-            await each.closed
-            each.check()
+        return await templates_of(stack, "edge-1", requests)
+
+
+async def templates_of(stack: Stack, edge: str, requests: Sequence[bytes]) -> list[tuple[str, Template]]:
+    """The records of these calls, in the order in which they lie in the log, which holds no others yet."""
+    asked = await asyncio.gather(*(exchange(stack.ports[edge], request) for request in requests))
+    for each in asked:
+        await each.closed
+        each.check()
     values: dict[bytes, list[bytes]] = defaultdict(list)
     for record in sorted(await read_whole(stack.kafka, EVENTS.name), key=lambda r: (r.partition, r.offset)):
         values[record.key or b""].append(record.value or b"")
@@ -100,14 +105,19 @@ async def write(bootstrap_servers: str, records: dict[int, list[Keyed]]) -> None
     await producer.start()
     try:
         for partition, each in records.items():
-            acknowledged = []
-            batch = producer.create_batch()
-            for record in each:
-                if batch.append(key=record.key, value=record.value, timestamp=None) is None:
-                    acknowledged.append(await producer.send_batch(batch, EVENTS.name, partition=partition))
-                    batch = producer.create_batch()
-                    batch.append(key=record.key, value=record.value, timestamp=None)
-            acknowledged.append(await producer.send_batch(batch, EVENTS.name, partition=partition))
-            await asyncio.gather(*acknowledged)
+            await append(producer, partition, each)
     finally:
         await producer.stop()
+
+
+async def append(producer: AIOKafkaProducer, partition: int, records: Iterable[Keyed]) -> int:
+    """Append to one partition, in large batches; the first one's offset, when all are acknowledged."""
+    acknowledged = []
+    batch = producer.create_batch()
+    for record in records:
+        if batch.append(key=record.key, value=record.value, timestamp=None) is None:
+            acknowledged.append(await producer.send_batch(batch, EVENTS.name, partition=partition))
+            batch = producer.create_batch()
+            batch.append(key=record.key, value=record.value, timestamp=None)
+    acknowledged.append(await producer.send_batch(batch, EVENTS.name, partition=partition))
+    return int((await asyncio.gather(*acknowledged))[0].offset)

@@ -110,6 +110,10 @@ FIGURES = (
            (_CONSUMER, "consumer_per_replay", "first_p50_ms"), "≤ 15 ms"),
     Figure("resume after the end: 1000th event p50", "resume", "after_end", "last_p50_ms",
            (_CONSUMER, "consumer_per_replay", "last_p50_ms")),
+    Figure("resume among 1 M records of its partition: first event p50", "crowded", "crowded", "first_p50_ms",
+           ("in an empty partition", "alone", "first_p50_ms"), "the same"),
+    Figure("resume among 1 M records of its partition: 1000th event p50", "crowded", "crowded", "last_p50_ms",
+           ("in an empty partition", "alone", "last_p50_ms"), "the same"),
     *_cancel("hard", "same", "≤ 10 ms"),
     *_cancel("hard", "other"),
     *_cancel("soft", "same", "≤ 200 ms"),
@@ -140,7 +144,7 @@ _TITLE = """\
 
 `make bench ARGS=--write-docs` measures all of it, in less than ten minutes, and writes this file and
 `docs/benchmarks.json` beside it; a test holds them to one another. `make bench ARGS="NAME --json"` measures one row:
-`edge`, `ttft`, `fold`, `sink`, `freshness`, `resume`, `cancel`, `week` or `peers`.
+`edge`, `ttft`, `fold`, `sink`, `freshness`, `resume`, `crowded`, `cancel`, `week` or `peers`.
 `peers` installs two other servers, so it is measured by its name, or with `--peers` beside all others.
 """
 
@@ -174,6 +178,9 @@ and the CPU per chunk.
 - **resume**: 1000 events behind the cursor of an answer's first event, one resume at a time: of a running generation on
   its own edge and on another, and of an ended one. The reference is a new Kafka consumer that seeks to the cursor's place
   and filters by key, without rendering anything.
+- **crowded**: one answer's records under new ids, so that no edge has seen them: some lie in the middle of a partition
+  with 1 M small records of 500 other generations, written before and behind them, some in a partition that holds nothing
+  else. 1000 events behind the cursor of the first one, one resume at a time, the two in turn; each copy is asked for once.
 - **cancel**: one at a time, of a stream with a chunk every 20 ms; from the sending of the call, on a new connection, to the
   moment at which the provider sees its own connection closed. A soft cancel waits for the read in progress. The reference
   is a client of the provider that closes its socket itself.
