@@ -276,7 +276,7 @@ class Desk:
 
         What lies before the cursor may be gone: only what follows it must be held.
         """
-        _, end = await self._log.bounds(follower.partition)
+        end = None if cursor is None or cursor.sig else (await self._log.bounds(follower.partition))[1]
         try:
             await follower.preload(PRELOAD_EVENTS_MAX)
         except Hole as hole:
@@ -292,8 +292,8 @@ class Desk:
         follower.skip_to(cursor.seq)  # an error that ended it earlier is a terminal for everyone
         if follower.ended:
             return Refusal(204, "ended") if follower.seen_seq == cursor.seq else Refusal(409, "cursor_ahead")
-        nothing_there = follower.seen_seq < cursor.seq and follower.caught_up and follower.position >= end
-        return Refusal(409, "cursor_ahead") if nothing_there and cursor.sig is None else None
+        read_all = end is not None and follower.caught_up and follower.position >= end
+        return Refusal(409, "cursor_ahead") if read_all and follower.seen_seq < cursor.seq else None
 
 
 def _opened(follower: Follower, owner: Owner, ask: Ask) -> Opened:

@@ -28,6 +28,8 @@ from edge.log.passes import Fetched, KeyReader, PartitionReaders
 TAIL_WAIT_MS = 250
 CATCH_UP_WAIT_MS = 5
 FETCH_BYTES = 256 * 1024
+LATEST_S = 0.25
+"""So long a fetched range serves who comes for it as well: a resume looks at its cursor's record, then reads on from it."""
 RETRY_S = 0.1
 _OUT_OF_RANGE = 1
 _EARLIEST = -2
@@ -48,6 +50,7 @@ class Fetcher:
         self._clients = {"tail": tail, "catch_up": catch_up}
         self._topic = topic
         self._partitions: defaultdict[int, PartitionReaders] = defaultdict(PartitionReaders)
+        self._latest: dict[int, Fetched] = {}
         self._changed = asyncio.Event()
         self._tasks: list[asyncio.Task[None]] = []
         self._broken = False
@@ -83,6 +86,9 @@ class Fetcher:
         """A new reader, served from now on."""
         found = KeyReader(key, offset, every=every, on_change=lambda r: self._on_change(partition, r))
         self._partitions[partition].readers.add(found)
+        latest = self._latest.get(partition)
+        if latest is not None and latest.start <= offset < latest.end:
+            self._partitions[partition].offer(latest, only=found)
         self._changed.set()
         return found
 
@@ -124,6 +130,17 @@ class Fetcher:
                 continue
             for number, fetched in await self._fetch("catch_up", wanted, CATCH_UP_WAIT_MS):
                 self._partitions[number].offer(fetched)
+                self._keep(number, fetched)
+
+    def _keep(self, number: int, fetched: Fetched) -> None:
+        """For a moment. It never says that the log had nothing behind it: that was before the next reader came."""
+        if fetched.records:
+            kept = self._latest[number] = fetched._replace(high_watermark=fetched.end + 1)
+            asyncio.get_running_loop().call_later(LATEST_S, self._outdated, number, kept)
+
+    def _outdated(self, number: int, kept: Fetched) -> None:
+        if self._latest.get(number) is kept:
+            del self._latest[number]
 
     async def _fetch(self, which: str, wanted: dict[int, int], wait_ms: int) -> list[tuple[int, Fetched]]:
         client = self._clients[which]
@@ -195,6 +212,7 @@ class Fetcher:
             raise for_code(answer[1])(f"partition {number}")
         first = int(answer[-1][0] if isinstance(answer[-1], list | tuple) else answer[-1])
         readers = self._partitions[number]
+        self._latest.pop(number, None)
         readers.fail(OffsetGone(first), below=first)
         if offset >= first:
             readers.fail(OffsetGone(first), above=offset - 1)

@@ -4,7 +4,7 @@ One idempotent producer (``acks=all``, no compression, one pinned partitioner ou
 reading passes, one consumer that only answers questions about offsets, one for each small topic. A producer is replaced
 when a batch failed (``lanes``). Measured settings and traps: docs/decisions.md.
 
-Before: ``lanes``, ``fetcher``, ``small``. After: ``edge.app`` builds it.
+Before: ``lanes``, ``fetcher``, ``questions``, ``small``. After: ``edge.app`` builds it.
 """
 
 import asyncio
@@ -20,6 +20,7 @@ from aiokafka.structs import TopicPartition
 from edge.log import LogAway, OnAck, OnFail, Placed, Reader
 from edge.log.fetcher import Fetcher
 from edge.log.lanes import Item, Lanes
+from edge.log.questions import Questions
 from edge.log.small import SmallTopic
 from schemas.codec import Codec
 from schemas.partition import partition_of
@@ -44,6 +45,7 @@ class KafkaLog:
         self._retired: set[asyncio.Task[None]] = set()
         self._lanes = Lanes(self._send, settings.log.gather_us / 1e6)
         self._clients: list[AIOKafkaClient] = []
+        self._bounds = Questions(self._ask_bounds)
         self.partitions = EVENTS.partitions
         self._control = SmallTopic(self._bootstrap, CONTROL, self._age_ms)
         self._config = SmallTopic(self._bootstrap, CONFIG, self._age_ms)
@@ -136,13 +138,16 @@ class KafkaLog:
         """See EventLog."""
         if self._fetcher.broken:
             raise LogAway("this edge cannot read the log any more: restart it")
-        tp = TopicPartition(EVENTS.name, partition)
+        return await self._bounds.answer(partition)
+
+    async def _ask_bounds(self, partition: int) -> tuple[int, int]:
+        tps = [TopicPartition(EVENTS.name, partition)]
+        asked = self._asker.beginning_offsets(tps), self._asker.end_offsets(tps)
         try:
-            first = await self._asker.beginning_offsets([tp])
-            end = await self._asker.end_offsets([tp])
+            first, end = await asyncio.gather(*asked)
         except (KafkaError, OSError) as error:
             raise LogAway(f"the log does not answer ({error!r})") from error
-        return first[tp], end[tp]
+        return first[tps[0]], end[tps[0]]
 
     async def learn(self) -> None:
         """See EventLog."""

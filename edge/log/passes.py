@@ -9,7 +9,9 @@ Pure of Kafka: ranges in, progress out. Before: ``kafka`` fetches. After: ``foll
 """
 
 import asyncio
+from bisect import bisect_left
 from collections.abc import Callable, Sequence
+from operator import attrgetter
 from typing import NamedTuple
 
 from edge.log import Progress, Raw
@@ -25,6 +27,9 @@ class Fetched(NamedTuple):
     end: int
     high_watermark: int
     records: Sequence[tuple[int, int, bytes | None, bytes | None]]  # offset, timestamp_ms, key, value
+
+
+_offset_of = attrgetter("offset")
 
 
 class KeyReader:
@@ -75,13 +80,12 @@ class KeyReader:
         self._error = error
         self._notify()
 
-    def take(self, fetched: Fetched, records: Sequence[tuple[int, int, bytes | None, bytes | None]]) -> None:
+    def take(self, fetched: Fetched, records: Sequence[Raw]) -> None:
         """Advance over a range that begins at or before the position; ``records`` are those of this key."""
-        position = self.position
-        for offset, timestamp_ms, _, value in records:
-            if offset >= position and value is not None:
-                self._records.append(Raw(offset, timestamp_ms, value))
-                self._bytes += len(value)
+        if records and records[0].offset < self.position:
+            records = records[bisect_left(records, self.position, key=_offset_of) :]
+        self._records.extend(records)
+        self._bytes += sum(len(raw.value) for raw in records)
         reached_end = fetched.end >= fetched.high_watermark
         news = bool(self._records) or self.every or (reached_end and not self.caught_up)
         if fetched.records:
@@ -110,18 +114,17 @@ class PartitionReaders:
         behind = [r.position for r in self.readers if r.wants and (tail is None or r.position != tail)]
         return min(behind) if behind else None
 
-    def offer(self, fetched: Fetched) -> None:
-        """Give a fetched range to every reader that stands inside it."""
-        inside = [r for r in self.readers if r.wants and fetched.start <= r.position <= fetched.end]
+    def offer(self, fetched: Fetched, only: KeyReader | None = None) -> None:
+        """Give a fetched range to every reader that stands inside it, or to one of them."""
+        readers = self.readers if only is None else (only,)
+        inside = [r for r in readers if r.wants and fetched.start <= r.position <= fetched.end]
         if not inside:
             return
-        by_key: dict[bytes | None, list[tuple[int, int, bytes | None, bytes | None]]] = {
-            r.key: [] for r in inside
-        }
-        for record in fetched.records:
-            found = by_key.get(record[2])
-            if found is not None:
-                found.append(record)
+        by_key: dict[bytes | None, list[Raw]] = {r.key: [] for r in inside}
+        for offset, timestamp_ms, key, value in fetched.records:
+            found = by_key.get(key)
+            if found is not None and value is not None:
+                found.append(Raw(offset, timestamp_ms, value))
         for reader in inside:
             reader.take(fetched, by_key[reader.key])
 

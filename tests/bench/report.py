@@ -194,7 +194,7 @@ and the CPU per chunk.
   minutes; extra load is what the edge's own retries and hedges add to what clients asked for. The breaker refuses most
   of that at once, so that fewer calls are made than were asked.
 - **peers**: the same 1000 events, behind the first one of an ended answer, from the edge that it ran on (out of its memory),
-  from another (out of Kafka), and from two servers that do a part of it: `@durable-streams/server` in Node, file-backed, and `fastapi-resumable-stream` under
+  from another (out of Kafka; what one reader had decoded serves the others), and from two servers that do a part of it: `@durable-streams/server` in Node, file-backed, and `fastapi-resumable-stream` under
   uvicorn with Redis (append-only file). They are filled with our answers' events, one append for each, and asked by
   their own protocols (SSE behind an offset, behind a count). One at a time, 50 a round; then 200 clients at once over four
   streams. Each is one process of its own beside its store. The edge checks keys, reads a replicated log and renders

@@ -1,7 +1,7 @@
 """A resume beside very much other traffic: 1000 events of one generation among 1 M records of its partition.
 
 An edge writes one answer; its records are copied under new ids, as if other edges had written them: some into the middle of
-a partition that holds 1 M records of others, some alone into a partition each. An edge that never saw them is asked for
+a partition that holds 1 M records of others, some into one that holds nothing else. An edge that never saw them is asked for
 what follows the cursor of the first event, one at a time, the two sides in turn; nothing is asked for twice.
 Before: `__main__`. After: `backlog`, `client`.
 """
@@ -34,8 +34,8 @@ OTHER_GENERATIONS = 500
 COPIES = 5
 ROUNDS = 3
 LATE_S = 30.0
-CROWDED = 0
-"""The partition of the many; each lonely copy has one of the others for itself."""
+CROWDED, ALONE = 0, 1
+"""The partition of the many, and the one that holds nothing but copies."""
 _RANDOM_BITS = 74
 
 
@@ -77,9 +77,9 @@ class _Written:
             made = cls(stack, producer, template)
             crowd = made.crowd()
             await backlog.append(producer, CROWDED, islice(crowd, others // 2))
-            for nth in range(copies):
+            for _ in range(copies):
                 await made.copy("crowded", CROWDED)
-                await made.copy("alone", 1 + nth % (EVENTS.partitions - 1))
+                await made.copy("alone", ALONE)
             await backlog.append(producer, CROWDED, islice(crowd, others - others // 2))
         finally:
             await producer.stop()

@@ -202,6 +202,23 @@ async def test_a_closed_reader_gets_nothing_and_takes_nothing_from_others(log):
     open_one.close()
 
 
+async def test_who_comes_a_moment_later_reads_the_same_to_the_end(log):
+    """Readers that come one right after the other have the same records; each is told of the end as it is then."""
+    key, other = new_key(), new_key()
+    offsets = await written(log, 18, key, b"0", b"1")
+    for number in range(2, 6):
+        reader = log.reader(18, key, offsets[0], every=True)
+        seen, caught_up = [], False
+        while not caught_up:
+            records, position, caught_up, _ = await reader.read()
+            seen += [raw.value for raw in records]
+        assert seen == [b"%d" % nth for nth in range(number)]
+        assert position == (await log.bounds(18))[1]
+        reader.close()
+        await written(log, 18, other, b"x")
+        offsets += await written(log, 18, key, b"%d" % number)
+
+
 async def test_an_offset_before_the_log_start_is_gone(backend):
     """Reading what retention took is an error that says where the log begins now; later offsets are not touched."""
     log, key = backend.log, new_key()

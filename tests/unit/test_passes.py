@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from edge.log import LogAway, OffsetGone
+from edge.log import LogAway, OffsetGone, Raw
 from edge.log.passes import BUFFER_BYTES_MAX, Fetched, KeyReader, PartitionReaders
 
 KEYS = (b"a", b"b")
@@ -31,6 +31,7 @@ class World:
         self.log = []
         self.end = 0
         self.on_the_way = []
+        self.latest = None
         self.all = []
 
     def append(self, key, hole):
@@ -44,6 +45,9 @@ class World:
         reader = KeyReader(key, min(position, self.end), every=False, on_change=lambda _: None)
         self.readers.readers.add(reader)
         self.all.append((reader, reader.position, []))
+        if self.latest is not None:  # as the fetcher serves who comes a moment later
+            self.readers.offer(self.latest._replace(high_watermark=self.latest.end + 1), only=reader)
+            assert not reader.caught_up
 
     def fetch(self, start, size):
         """Ask for a range; the answer is on its way."""
@@ -55,7 +59,8 @@ class World:
     def arrive(self, which):
         """Let one of the answers arrive."""
         if self.on_the_way:
-            self.readers.offer(self.on_the_way.pop(which % len(self.on_the_way)))
+            self.latest = self.on_the_way.pop(which % len(self.on_the_way))
+            self.readers.offer(self.latest)
 
     def read(self, which):
         """Let one reader take what is buffered for it."""
@@ -151,7 +156,7 @@ async def test_the_end_is_told_once_and_other_keys_only_with_every():
 async def test_what_is_buffered_comes_before_the_error():
     """A reader that fails still gives what it had; then it raises, each time."""
     reader = reader_at(0)
-    reader.take(fetched(0, 1, 1, (0, b"a")), [(0, 1, b"a", b"0")])
+    reader.take(fetched(0, 1, 1, (0, b"a")), [Raw(0, 1, b"0")])
     reader.fail(LogAway("away"))
     assert [raw.offset for raw in (await reader.read()).records] == [0]
     for _ in range(2):
