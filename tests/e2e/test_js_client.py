@@ -146,6 +146,18 @@ async def test_an_answer_in_one_piece_that_was_cut_comes_whole(two):
     assert len(two.simulator.requests) == 2 * len(WHOLE)
 
 
+@pytest.mark.parametrize("sdk", ["ai openai", "ai anthropic"])
+async def test_the_ai_sdk_over_a_plain_resume_within_a_part(two, sdk):
+    """Without our library: cut within reasoning, text or a tool call, the rest behind the id keeps the AI SDK alive; from the start, too."""
+    (whole,) = await ask([case(sdk, two.urls[0], plain=True)])
+    cuts_at = (1, 2, 4, 7, 40, 100, 127, 130)
+    resumed = [case(sdk, two.urls[0], there=two.urls[1], cut=cut) for cut in cuts_at]
+    anew = [case(sdk, two.urls[0], there=two.urls[1], cut=cut, mode="from-start") for cut in (5, 60)]
+    for asked, outcome in zip(resumed + anew, await ask(resumed + anew), strict=True):
+        assert "raised" not in outcome, (asked["cut"], outcome)
+        assert bare(outcome["got"]) == bare(whole["got"]), asked["cut"]
+
+
 async def test_without_us_the_same_line_breaks_the_sdks(two):
     """The unmodified SDKs raise on that line: what the test above sees is the library's doing."""
     async with CuttingProxy(two.urls[0], lambda: Cut(BODY_BYTES + 1_000)) as line:

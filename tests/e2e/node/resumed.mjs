@@ -7,6 +7,7 @@ import { createOpenAICompatible } from "@ai-sdk/openai-compatible";
 import { generateText, streamText } from "ai";
 import { EventSource } from "eventsource";
 import OpenAI from "openai";
+import { spliced } from "./spliced.mjs";
 import * as tokentrail from "../../../edge/clients/js/src/index.js";
 
 globalThis.AI_SDK_LOG_WARNINGS = false;
@@ -134,7 +135,8 @@ async function streamed(model) {
 async function outcome({ sdk, ...asked }) {
   const states = [];
   const options = { onState: ({ state }) => states.push(state), edges: asked.edges ?? [] };
-  const fetch = asked.plain ? globalThis.fetch : tokentrail.fetch({ limits: LIMITS, ...options });
+  const ours = () => (asked.there ? spliced(asked) : tokentrail.fetch({ limits: LIMITS, ...options }));
+  const fetch = asked.plain ? globalThis.fetch : ours();
   try {
     return { got: await sdkOf[sdk]({ ...asked, fetch, options }), states };
   } catch (error) {
