@@ -151,11 +151,16 @@ class Attempt:
         return self._eof("the provider closed the stream")
 
     async def _said(self, answer: Answer) -> bytes:
-        """The body of an answer that is no stream; its status says enough where the body breaks off."""
+        """The body of an answer that is no stream; its status says enough where the body breaks off.
+
+        Some providers say the key that they refuse: it is no client's to know, nor the log's.
+        """
         try:
-            return await answer.body()
+            body = await answer.body()
         except UpstreamFailed:
             return b""
+        key = self.target.provider.api_key
+        return body if not key else body.replace(key.get_secret_value().encode(), b"[key]")
 
     def _take(self, chunk: bytes) -> AttemptResult | None:
         now_us = self.driver.recorder.elapsed_us()

@@ -78,10 +78,11 @@ async def half_a_body(two):
 async def test_half_a_body_and_gone(two):
     """A client that leaves while it sends is no bug, and no generation."""
     _, writer = await half_a_body(two)
-    await asyncio.sleep(0.05)
+    seats = two.services[0].desk.seats
+    await until(lambda: len(seats) == 1)
     writer.close()
     await writer.wait_closed()
-    await asyncio.sleep(0.05)
+    await until(lambda: len(seats) == 0)
     assert len(two.services[0].registry) == 0
 
 

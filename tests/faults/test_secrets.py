@@ -1,16 +1,18 @@
-"""No secret is in a log: a run of two edges and a worker on Apache Kafka, and then a look at all that they wrote."""
+"""No secret is in a log or on a topic: two edges and a worker on Apache Kafka, and then a look at all that they wrote."""
 
 import asyncio
 import socket
+import time
 
 import httpx
 import pytest
 from aiokafka import AIOKafkaProducer
 
 from compose.embedded.simulator import Simulator
-from schemas.topics import CLAIMS
+from schemas.topics import CLAIMS, TOPICS
 from tests.support.client import body, new_client
 from tests.support.processes import KEY, Edge, Process, environment, write_config
+from tests.support.sinks import log_of
 from tests.support.waiting import until
 
 ENDLESS = {"tokens": 100_000, "interval_ms": 20}
@@ -64,6 +66,7 @@ async def _broken_claim(topics, secret):
 async def test_no_secret_is_in_a_log(watched, topics):
     """Calls that succeed and fail in many ways, a kill, a broken record: no key, ticket, id or prompt is ever written."""
     (first, second), processes, simulator = watched
+    began_ms = time.time_ns() // 1_000_000
     said = {"prompt": "what-a-person-asked-7f3a", "wrong": "a-wrong-key-7f3a", "idempotency": "idem-7f3a"}
     asked = body(tokens=5) | {"messages": [{"role": "user", "content": said["prompt"]}]}
     chat = f"{first.url}/v1/chat/completions"
@@ -73,8 +76,10 @@ async def test_no_secret_is_in_a_log(watched, topics):
             await client.post(f"{url}/v1/chat/completions", json=asked, headers=once)
         await client.post(chat, json=asked | {"n": 1}, headers=once)
         await client.post(chat, json=asked, headers={"authorization": f"Bearer {said['wrong']}"})
-        for simulate in ({"status": 500}, {"status": 429}, {"tokens": 3, "cut_after": 1}):
-            await client.post(chat, json=asked | {"simulate": simulate})
+        echo = {"status": 401, "error": {"message": f"Incorrect API key provided: {PROVIDER_KEY}"}}
+        for simulate in ({"status": 500}, {"status": 429}, {"tokens": 3, "cut_after": 1}, echo):
+            answer = await client.post(chat, json=asked | {"simulate": simulate})
+        assert "Incorrect API key provided: [key]" in answer.text
         begun = (await client.post(chat, json=asked, headers={"prefer": "respond-async"})).json()
         said["ticket"] = begun["ticket"]
         async with httpx.AsyncClient(timeout=20) as guest:
@@ -87,6 +92,11 @@ async def test_no_secret_is_in_a_log(watched, topics):
                     at, headers={"origin": "https://x", "access-control-request-method": "GET"}
                 )
         said["cursor"] = events.text.split("id: ")[1].split("\n")[0]
+        one = f"{first.url}/v1/generations/{begun['generation_id']}"
+        native = {"last-event-id": said["cursor"], "x-resume-nack": "0-1"}
+        assert (await client.get(f"{one}/events", headers=native)).status_code == httpx.codes.OK
+        for path, told in (("/ack", {"missing": [[0, 1]]}), ("/tickets", {}), ("/cancel", {})):
+            assert (await client.post(one + path, json=told)).is_success
         await _garbled(first.port, f"GET {begun['events_url']}?ticket={said['ticket']} HTTP/9.9 what")
         await _garbled(first.port, f"\x00{said['ticket']}")
         await _broken_claim(topics, said["wrong"])
@@ -101,5 +111,14 @@ async def test_no_secret_is_in_a_log(watched, topics):
     assert await asyncio.to_thread(first.stop) is not None
     logs = "".join(process.said() for process in processes)
     assert "a record cannot be read" in logs
-    for name, secret in {**said, "key": KEY, "provider": PROVIDER_KEY, "signing": SIGNING}.items():
+    broken = said.pop("wrong").encode()
+    signed = said.pop("cursor").rsplit("-", 1)[-1]  # its hint is in the log by its nature
+    secrets = {**said, "signature": signed, "key": KEY, "provider": PROVIDER_KEY, "signing": SIGNING}
+    assert broken.decode() not in logs
+    records = [r for topic in TOPICS for r in await log_of(topics, topic) if r.timestamp >= began_ms]
+    kept = b"\n".join((r.key or b"") + b" " + (r.value or b"") for r in records if r.value != broken)
+    assert begun["generation_id"].encode() in kept
+    assert broken not in kept
+    for name, secret in secrets.items():
         assert secret not in logs, name
+        assert secret.encode() not in kept, name

@@ -5,6 +5,7 @@ test fails instead of hanging.
 """
 
 import asyncio
+import functools
 import selectors
 
 from edge.clock import Clock
@@ -64,6 +65,16 @@ def virtually(work):
     """Run a coroutine function's work in virtual time."""
     with asyncio.Runner(loop_factory=VirtualLoop) as runner:
         return runner.run(work())
+
+
+def in_virtual_time(test):
+    """Decorate a test whose subject is time: it lives through it without waiting, and no load of the machine can bend it."""
+
+    @functools.wraps(test)
+    def run(*args, **kwargs):
+        return virtually(lambda: test(*args, **kwargs))
+
+    return run
 
 
 def run_virtually(*scripts, headers=None, body=None, caller=None, busy_s=None, **sections):

@@ -12,7 +12,7 @@ from schemas.outcomes import ERRORS
 from tests.support.edge import CODEC, Client, VirtualClock
 from tests.support.running import SHORT, RunningEdge, check, edge_with, ends_of
 from tests.support.upstream import DONE, HANG, OK, Script, ScriptedUpstream, chunk, finish
-from tests.support.virtual import clock_of, virtually
+from tests.support.virtual import clock_of, in_virtual_time, virtually
 from tests.support.waiting import until
 
 
@@ -199,12 +199,13 @@ async def test_a_start_that_the_log_refuses_calls_nobody():
 
 
 @pytest.mark.parametrize("limit", [{"unacked_bytes": 5_000}, {"unacked_total_bytes": 5_000}])
+@in_virtual_time
 async def test_reading_pauses_while_too_much_is_unacknowledged(limit):
     """The provider is not read further than the bound; its timers stand still, and the next record says for how long."""
     text = "x" * 2_000
     script = Script(chunk("first"), *[chunk(text)] * 6, 0.02, chunk("after"), finish(), DONE)
     sections = {"limit": limit, "stream": SHORT | {"stall_timeout_s": 0.2}}
-    async with edge_with(script, **sections) as edge:
+    async with edge_with(script, clock=clock_of(asyncio.get_running_loop()), **sections) as edge:
         edge.log.hold()
         beginning = asyncio.ensure_future(edge.begin())
         await until(edge.log.all_records)
@@ -212,7 +213,7 @@ async def test_reading_pauses_while_too_much_is_unacknowledged(limit):
         entry = await beginning
         edge.log.hold()
         await until(lambda: entry.driver.recorder.unacked_bytes > 5_000)
-        await asyncio.sleep(0.4)
+        await asyncio.sleep(0.4)  # virtual: twice the stall
         assert entry.driver.interrupted is None
         read = edge.kinds().count(Kind.DELTA)
         assert read < 7

@@ -11,6 +11,7 @@ from edge.generation import Head
 from schemas.cursor import parse
 from tests.support.asgi import Connection
 from tests.support.edge import SECRET, Writer, turns
+from tests.support.virtual import in_virtual_time
 from tests.support.waiting import until
 
 LONG_S = 60
@@ -164,9 +165,10 @@ async def test_a_heartbeat_while_the_failure_is_on_its_way_to_the_log_makes_it_a
 async def test_the_head_is_out_before_anything_else_on_a_slow_socket():
     """A heartbeat and the first event race for the head: it is sent once, and first."""
     writer = await begun()
-    connection = Connection(stream_of(writer, heartbeat_s=0.01, generation=writer.generation))
+    stream = stream_of(writer, heartbeat_s=0.01, generation=writer.generation)
+    connection = Connection(stream)
     connection.writable.clear()
-    await asyncio.sleep(0.03)
+    await until(lambda: stream._head_out)  # the heartbeat waits for the socket
     writer.generation.head.set_result(Head(ok=True))
     writer.text("a")
     writer.end()
@@ -192,6 +194,7 @@ async def test_heartbeats_come_at_their_interval_without_id():
 
 
 @pytest.mark.parametrize("proper", [True, False])
+@in_virtual_time
 async def test_nothing_is_written_after_the_terminal(proper):
     """The terminal's frame is the last: no heartbeat, no comment."""
     writer = await begun()
@@ -203,7 +206,7 @@ async def test_nothing_is_written_after_the_terminal(proper):
         writer.fail()
     await connection.done()
     length = len(connection.body)
-    await asyncio.sleep(0.03)
+    await asyncio.sleep(1)  # virtual: time for many heartbeats
     assert len(connection.body) == length
     assert connection.body.endswith(b"data: [DONE]\n\n" if proper else b'data: {"error":{}}\n\n')
 

@@ -1,7 +1,6 @@
 """The generations of one edge: readers and the grace time, what other edges say, one memory budget."""
 
 import asyncio
-import time
 
 import pytest
 
@@ -13,6 +12,7 @@ from schemas.events import CancelRequested, ClientReader, Kind, ToolStatus
 from schemas.reading import Reading
 from schemas.records import ControlKind, ControlRecord
 from tests.support.edge import CODEC, Client, Writer, settings_of, turns
+from tests.support.virtual import in_virtual_time
 from tests.support.waiting import until
 
 GRACE_S = 0.08
@@ -39,8 +39,8 @@ class StubDriver:
 
 
 def now_us():
-    """Give the monotonic microseconds."""
-    return time.monotonic_ns() // 1000
+    """Give the loop's microseconds."""
+    return round(asyncio.get_running_loop().time() * 1e6)
 
 
 def registry_of(grace_s=GRACE_S, **limits):
@@ -64,16 +64,17 @@ def attached(generation_id):
     return CODEC.encode(record)
 
 
+@in_virtual_time
 async def test_without_any_reader_for_the_grace_time_it_is_cancelled():
     """The last reader left and none came: a hard cancel, because the client is gone."""
     registry = registry_of()
     entry, driver, _ = running(registry)
     registry.attach(entry.generation, READER)
-    began = time.monotonic()
+    began = asyncio.get_running_loop().time()
     registry.detach(entry.generation, READER)
     assert driver.cancels == []
     await until(lambda: driver.cancels)
-    assert time.monotonic() - began >= GRACE_S
+    assert asyncio.get_running_loop().time() - began >= GRACE_S
     (cancel,) = driver.cancels
     assert (cancel.mode, cancel.reason, cancel.source, cancel.stage.value) == (
         "hard",
@@ -83,6 +84,7 @@ async def test_without_any_reader_for_the_grace_time_it_is_cancelled():
     )
 
 
+@in_virtual_time
 async def test_a_reader_that_comes_back_keeps_it_alive():
     """Within the grace time a new reader stops the clock; another reader that stays never lets it start."""
     registry = registry_of()
@@ -98,6 +100,7 @@ async def test_a_reader_that_comes_back_keeps_it_alive():
     assert entry.generation.readers == 1
 
 
+@in_virtual_time
 async def test_a_reader_on_another_edge_keeps_it_alive_while_it_says_so():
     """``attached`` on control postpones the end by the grace time; when nobody says it any more, it comes."""
     registry, (entry, driver, writer) = registry_of(), (None, None, None)
@@ -105,17 +108,18 @@ async def test_a_reader_on_another_edge_keeps_it_alive_while_it_says_so():
     following = asyncio.ensure_future(registry.follow_control(writer.log, CODEC))
     registry.attach(entry.generation, READER)
     registry.detach(entry.generation, READER)
-    began = time.monotonic()
+    began = asyncio.get_running_loop().time()
     for _ in range(6):
         await writer.log.tell(b"k", attached(entry.generation.id))
         await asyncio.sleep(GRACE_S / 2)
     assert driver.cancels == []
     await until(lambda: driver.cancels)
-    assert time.monotonic() - began >= 3 * GRACE_S
+    assert asyncio.get_running_loop().time() - began >= 3 * GRACE_S
     following.cancel()
 
 
 @pytest.mark.parametrize("policy", ["continue", "cancel"])
+@in_virtual_time
 async def test_the_other_readings_of_a_disconnect(policy):
     """``continue``: it runs on without anybody; ``cancel``: it ends at once."""
     registry = registry_of()
@@ -179,6 +183,7 @@ async def test_the_log_is_told_of_readers_while_it_runs():
     assert driver.cancels == []
 
 
+@in_virtual_time
 async def test_a_finished_generation_stays_for_the_grace_time():
     """Its window serves quick resumes, then it is forgotten; an end stops the grace clock."""
     registry = registry_of()
@@ -256,6 +261,7 @@ async def test_the_budget_takes_the_finished_first_and_the_oldest_of_them():
 
 
 @pytest.mark.parametrize("gone", ["by the budget", "after the grace time"])
+@in_virtual_time
 async def test_what_the_budget_does_not_see_is_not_held(gone):
     """A reader that takes nothing keeps no window alive when its generation is forgotten here: it goes on from the log."""
     registry = registry_of(grace_s=0.01, window_bytes=1 if gone == "by the budget" else 1 << 20)
@@ -303,6 +309,7 @@ async def test_the_budget_halves_the_largest_running_windows():
     assert large.generation.since(0) is None
 
 
+@in_virtual_time
 async def test_the_budget_is_kept_while_generations_run():
     """Nobody has to finish for the windows to stay bounded."""
     registry = registry_of(window_bytes=10_000)

@@ -8,6 +8,7 @@ import pytest
 from edge.upstream import TURN_BYTES, Upstream, UpstreamFailed, turn_of
 from schemas.events import Dispatch
 from schemas.settings import Provider
+from tests.support.waiting import until
 
 KEY = "sk-of-the-platform"
 
@@ -112,7 +113,9 @@ async def test_a_burst_leaves_the_loop_to_others():
         target = Provider(base_url=f"http://127.0.0.1:{port}/v1")
         reads = []
         async with upstream.call(target, "/x", {}, {}) as answer:
-            await asyncio.sleep(0.05)  # so that all of it is there
+            await until(
+                lambda: answer._response.content.total_bytes >= 2 * TURN_BYTES
+            )  # more than one turn is there
             task = asyncio.ensure_future(other())
             while piece := await answer.read():
                 reads.append(len(piece))
