@@ -94,7 +94,7 @@ class Desk:
             ask = ask_of(caller, generation_id, shown)
         except (CursorMalformed, ModeUnknown) as error:
             return Refusal(400, "bad_request" if isinstance(error, ModeUnknown) else "cursor_invalid")
-        if (settled := self._settled(caller, generation_id, ask)) is not None:
+        if (settled := self.settled(caller, generation_id, ask)) is not None:
             return settled
         local = self._registry.get(generation_id)
         if local is not None and local.start_offset is not None and not local.on_log:
@@ -103,10 +103,10 @@ class Desk:
 
     async def history(self, caller: ApiKey, generation_id: str) -> History | Refusal:
         """All that is held of a generation of the caller's tenant, by log and archive. Raises LogAway, Crowded."""
-        if (settled := self._settled(caller, generation_id)) is not None:
+        if (settled := self.settled(caller, generation_id)) is not None:
             return settled
         found = await self._history(caller, generation_id)
-        return self._settled(caller, generation_id) or found  # it may have been forgotten meanwhile
+        return self.settled(caller, generation_id) or found  # it may have been forgotten meanwhile
 
     async def _history(self, caller: ApiKey, generation_id: str) -> History | Refusal:
         held: History | None = None
@@ -174,7 +174,7 @@ class Desk:
     def _is_forgotten(self, generation_id: str) -> ForgottenEntry | None:
         return None if self._configured is None else self._configured.forgotten(generation_id)
 
-    def _settled(self, caller: ApiKey, generation_id: str, ask: Ask | None = None) -> Refusal | None:
+    def settled(self, caller: ApiKey, generation_id: str, ask: Ask | None = None) -> Refusal | None:
         """What is answered without looking anywhere: for an id that cannot be, and for what is forgotten."""
         if not is_uuid7(generation_id):
             return NOT_FOUND

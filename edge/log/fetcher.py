@@ -1,7 +1,7 @@
 """The two reading passes over raw FetchRequests: the tail at the end, the catch-up from below.
 
 One tail request covers all partitions that have a reader; it waits at the broker, so an idle edge costs nothing. The
-catch-up pass reads partitions whose readers stand below the tail, lowest position first, without waiting. Both hand
+catch-up pass reads partitions whose readers stand below the tail, without waiting. Both hand
 what they fetched to ``PartitionReaders``; a reader passes from one to the other by its position alone. FetchRequest is
 aiokafka's internal API: the version is pinned and the contract suite proves it (a consumer per replay costs 100 times
 as much, see docs/decisions.md).
@@ -122,8 +122,8 @@ class Fetcher:
 
     async def _catch_up(self) -> None:
         while True:
-            lowest = {n: r.lowest() for n, r in self._partitions.items()}
-            wanted = {number: offset for number, offset in lowest.items() if offset is not None}
+            places = {number: readers.wanted() for number, readers in self._partitions.items()}
+            wanted = {number: offset for number, offset in places.items() if offset is not None}
             if not wanted:
                 self._changed.clear()
                 await self._changed.wait()

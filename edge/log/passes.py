@@ -1,7 +1,7 @@
 """Shared reading: every reader of a partition is served by the same two passes, never by a consumer of its own.
 
 ``PartitionReaders`` holds the readers of one partition, each with its own position. Whoever fetches (the tail pass at
-the end, the catch-up pass from the lowest wanted position) hands the fetched range to ``offer``: it advances exactly
+the end, the catch-up pass wherever a position is wanted) hands the fetched range to ``offer``: it advances exactly
 those readers whose position lies inside the range, so two passes can serve the same reader without loss or repeat, and
 a slow reader (full buffer) just stays where it is until it reads again.
 
@@ -43,6 +43,7 @@ class KeyReader:
         self.every = every
         self.caught_up = False
         self.closed = False
+        self.served = 0
         self._on_change = on_change
         self._records: list[Raw] = []
         self._bytes = 0
@@ -107,12 +108,23 @@ class PartitionReaders:
     def __init__(self) -> None:
         self.readers: set[KeyReader] = set()
         self.tail_from: int | None = None
+        self._offered = 0
+        self._turns = 0
 
-    def lowest(self) -> int | None:
-        """The lowest position that is wanted and that the tail pass does not serve; None where there is none."""
+    def wanted(self) -> int | None:
+        """Where the catch-up pass goes next: a position that the tail pass does not serve; None where there is none.
+
+        By turns the lowest, so that readers who stand apart come together and share, and that of who was served longest
+        ago: a long replay keeps nobody waiting who needs little.
+        """
         tail = self.tail_from
-        behind = [r.position for r in self.readers if r.wants and (tail is None or r.position != tail)]
-        return min(behind) if behind else None
+        behind = [r for r in self.readers if r.wants and (tail is None or r.position != tail)]
+        if not behind:
+            return None
+        self._turns += 1
+        if self._turns % 2:
+            return min(reader.position for reader in behind)
+        return min(behind, key=lambda reader: (reader.served, reader.position)).position
 
     def offer(self, fetched: Fetched, only: KeyReader | None = None) -> None:
         """Give a fetched range to every reader that stands inside it, or to one of them."""
@@ -120,12 +132,14 @@ class PartitionReaders:
         inside = [r for r in readers if r.wants and fetched.start <= r.position <= fetched.end]
         if not inside:
             return
+        self._offered += 1
         by_key: dict[bytes | None, list[Raw]] = {r.key: [] for r in inside}
         for offset, timestamp_ms, key, value in fetched.records:
             found = by_key.get(key)
             if found is not None and value is not None:
                 found.append(Raw(offset, timestamp_ms, value))
         for reader in inside:
+            reader.served = self._offered
             reader.take(fetched, by_key[reader.key])
 
     def fail(self, error: Exception, below: int | None = None, above: int | None = None) -> None:

@@ -156,6 +156,8 @@ async def _again(
     request_id = request_id_of(service, request)
     replayed = (b"idempotent-replayed", b"true")
     if later:
+        if (gone := service.desk.settled(caller, generation_id)) is not None:
+            return failure(gone.code, dialect=dialect.name, status=gone.status)
         answer = begun(generation_id, request_id, ticket_for(service, generation_id, caller.id))
         answer.headers.update(dict(_text([replayed])))
         return answer

@@ -7,6 +7,8 @@ import httpx
 import pytest
 import pytest_asyncio
 
+from schemas.records import ConfigKind, ConfigRecord, ForgottenEntry
+from tests.casebook.edges import codec
 from tests.support.dialects import HEADERS, OTHER, QUICK, world
 from tests.support.waiting import until
 
@@ -136,6 +138,24 @@ async def test_a_background_call_twice(post, path):
     whole = await post(1, path, QUICK | {"tokens": 3})
     assert whole.status_code == httpx.codes.OK
     assert whole.headers["x-generation-id"] == first.json()["generation_id"]
+
+
+@every_dialect
+async def test_a_key_whose_answer_was_forgotten(two, post, path):
+    """Said so, on every edge and in every form of the call, not worth a retry, and the provider is not asked again."""
+    first = await post(0, path, QUICK)
+    generation_id, asked = first.headers["x-generation-id"], len(two.simulator.requests)
+    entry = ForgottenEntry(tenant="acme", key_id="key-1")
+    said = ConfigRecord(kind=ConfigKind.FORGOTTEN, name=generation_id, wall_us=1, forgotten=entry)
+    two.services[0].log.put_config(codec().encode(said))
+    await until(lambda: all(service.configured.forgotten(generation_id) for service in two.services))
+    for edge, headers in itertools.product((0, 1), ({}, {"prefer": "respond-async"})):
+        again = await post(edge, path, QUICK, headers)
+        assert (again.status_code, again.json()["error"]["code"]) == (httpx.codes.GONE, "erased")
+        assert again.headers["x-should-retry"] == "false"
+    whole = await post(1, path, QUICK, stream=True)
+    assert whole.status_code == httpx.codes.UNPROCESSABLE_ENTITY  # another body is another body still
+    assert len(two.simulator.requests) == asked
 
 
 async def test_a_responses_background_call_twice(two, post):

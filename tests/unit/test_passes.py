@@ -73,8 +73,8 @@ class World:
 
     def finish(self):
         """Serve everybody to the end, as the catch-up pass would."""
-        while (lowest := self.readers.lowest()) is not None and lowest < self.end:
-            self.fetch(lowest, 3)
+        while any(reader.wants and reader.position < self.end for reader in self.readers.readers):
+            self.fetch(self.readers.wanted(), 3)
             self.arrive(-1)
         for number in range(len(self.all)):
             self.read(number)
@@ -120,22 +120,44 @@ async def test_a_full_reader_stands_still_until_it_is_read():
     readers.offer(Fetched(0, 1, 9, [(0, 1, b"a", bytes(BUFFER_BYTES_MAX))]))
     readers.offer(Fetched(1, 2, 9, [(1, 1, b"a", b"x")]))
     assert reader.position == 1
-    assert readers.lowest() is None
+    assert readers.wanted() is None
     progress = await reader.read()
     assert [raw.offset for raw in progress.records] == [0]
     assert asked == [reader]
-    assert readers.lowest() == 1
+    assert readers.wanted() == 1
+
+
+def caught_up_after(starts, *, end, size):
+    """Give how many fetches the catch-up pass makes until each of the readers that begin there stands at the end."""
+    readers, fetches, after = PartitionReaders(), 0, {}
+    standing = {start: reader_at(start, key=b"%d" % start) for start in starts}
+    readers.readers |= set(standing.values())
+    readers.tail_from = end
+    while (position := readers.wanted()) is not None:
+        fetches += 1
+        readers.offer(Fetched(position, min(position + size, end), end, []))
+        after |= {s: fetches for s, reader in standing.items() if reader.position == end and s not in after}
+    return [after[start] for start in starts]
+
+
+def test_a_long_replay_keeps_nobody_waiting():
+    """Who needs two ranges has them within a few turns, however much somebody else reads; all together share what they read."""
+    long, short = caught_up_after([0, 980], end=1_000, size=10)
+    assert short <= 5
+    assert long <= 102
+    swarm = caught_up_after(range(0, 1_000, 7), end=1_000, size=10)
+    assert max(swarm) <= 2 * 100  # the whole partition once, and half of the turns for those who waited
 
 
 def test_the_lowest_wanted_position_leaves_the_tail_to_its_own_pass():
     """The catch-up pass reads for those who are not at the tail, from the lowest of them."""
     readers = PartitionReaders()
     readers.readers |= {reader_at(9), reader_at(9), reader_at(5), reader_at(3)}
-    assert readers.lowest() == 3
+    assert readers.wanted() == 3
     readers.tail_from = 9
-    assert readers.lowest() == 3
+    assert readers.wanted() == 3
     readers.tail_from = 3
-    assert readers.lowest() == 5
+    assert readers.wanted() == 5
 
 
 async def test_the_end_is_told_once_and_other_keys_only_with_every():
