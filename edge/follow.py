@@ -9,6 +9,7 @@ Invariants: what it returns was acknowledged by the log; it returns the terminal
 Before: ``generation``, ``log`` or ``past``. After: ``emit`` writes it out; ``resume`` decides whether there is a follower at all.
 """
 
+import asyncio
 from collections import deque
 from collections.abc import Callable
 
@@ -108,6 +109,7 @@ class Follower:
         self._hole: Hole | None = None
         self.reading = Reading(next_seq)
         self.caught_up = False
+        self.met_end = asyncio.Event()  # set once nothing more was there
 
     @property
     def ended(self) -> bool:
@@ -180,10 +182,7 @@ class Follower:
 
     def skip_to(self, seq: int) -> None:
         """Drop what is ready up to and with a seq."""
-        ready = self._ready
-        self._ready = ready[
-            next((at for at, d in enumerate(ready) if (d.event.seq or 0) > seq), len(ready)) :
-        ]
+        self._ready = [delivered for delivered in self._ready if (delivered.event.seq or 0) > seq]
 
     def close(self) -> None:
         """Stop reading; idempotent."""
@@ -211,7 +210,7 @@ class Follower:
         elif local.terminal is not None:
             self._judge(local.terminal)
         else:
-            self.caught_up = True
+            self._look(at_end=True)
             if local.log_away:
                 raise LogSilent("the log takes no records at the moment")
             await local.news()
@@ -258,8 +257,13 @@ class Follower:
         except LogAway as away:
             raise LogSilent(str(away)) from away
         if self._progress is not None and not self._undecoded:
-            self.caught_up = self._progress.caught_up
+            self._look(at_end=self._progress.caught_up)
             self._position = self._progress.position
+
+    def _look(self, *, at_end: bool) -> None:
+        self.caught_up = at_end
+        if at_end:
+            self.met_end.set()
 
     def _erase(self) -> None:
         """What is ready is not handed out either, and nothing is held for others."""

@@ -216,12 +216,19 @@ class ReaderHooks(Hooks):
             self._service.metrics.last_token_ms.labels(self._model).observe((now_us - self._first_us) / 1000)
 
     async def remote(self) -> None:
-        """Announce the reader on control, so that the owner's grace timer sees it."""
+        """Announce the reader on control, so that the owner's grace timer sees it.
+
+        First when it has read all there is: a replay of what is over says nothing. One that takes longer than the period
+        is a reader all the same: its client may be slower than the generation that it follows.
+        """
         if self._generation is not None:
             return
         service, every_s = self._service, self._service.settings.disconnect.grace_s / 3
-        while not self._follower.ended:
-            if self._follower.caught_up and self._follower.remote:
+        with suppress(TimeoutError):
+            async with asyncio.timeout(every_s):
+                await self._follower.met_end.wait()
+        while not self._follower.reading.ended:
+            if self._follower.remote:
                 record = ControlRecord(
                     generation_id=self._follower.generation_id,
                     kind=ControlKind.ATTACHED,
