@@ -15,7 +15,7 @@ from sinks.clickhouse import ClickHouseStore
 from tests.support.archive import PAGE_ROWS, MemoryArchive, rows_of
 from tests.support.edge import Client, Writer, identity_of, shown, turns
 from tests.support.records import delta, generation_id, ledger
-from tests.support.warehouse import fresh_database
+from tests.support.warehouse import empty_database, fresh_database
 
 NOW_US = time.time_ns() // 1000
 """The table has a time to live, so these generations are of today."""
@@ -45,7 +45,7 @@ async def filled(request, monkeypatch):
         yield Filled(memory, lambda block, _: memory.rows.extend(block))
         return
     monkeypatch.setattr(edge.archive, "PAGE_ROWS", PAGE_ROWS)
-    with fresh_database(request.getfixturevalue("clickhouse")) as store:
+    with empty_database(request.getfixturevalue("clickhouse")) as store:
         database = store.query("SELECT currentDatabase() AS name")[0]["name"]
         archive = Archive(ClickHouse(url=request.getfixturevalue("clickhouse"), database=database))
 
@@ -161,7 +161,7 @@ def test_a_question_reads_one_generation_of_one_day(clickhouse):
 @pytest.mark.services
 async def test_the_answers_name_finds_its_generation(clickhouse):
     """By the provider's id within the tenant; the youngest of several, nothing for another tenant's."""
-    with fresh_database(clickhouse) as store:
+    with empty_database(clickhouse) as store:
         ids = [identity_of(n, at_us=NOW_US + n * 1000).generation_id for n in range(3)]
         records = [
             GenerationRecord(
@@ -202,7 +202,7 @@ async def test_the_bill_of_a_generation(clickhouse):
         ledger(mine, "output", amount="0.2", **cost | {"side": Side.CUSTOMER_CHARGE}),
         ledger(other, "output", amount="9", **cost),
     ]
-    with fresh_database(clickhouse) as store:
+    with empty_database(clickhouse) as store:
         for token in ("once", "twice"):
             block = [derived.ledger_row(line, 0, n) for n, line in enumerate(lines)]
             store.insert(derived.LEDGER, block, token)

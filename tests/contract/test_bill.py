@@ -16,7 +16,7 @@ from schemas.records import Side
 from sinks import derived
 from sinks.exports.bill import ExportError, bounds, export_bill
 from tests.support.records import generation_id, ledger
-from tests.support.warehouse import fresh_database
+from tests.support.warehouse import empty_database
 
 MARCH_US = int(datetime(2026, 3, 15, tzinfo=UTC).timestamp()) * 1_000_000
 LATER = datetime(2026, 6, 1, tzinfo=UTC)
@@ -24,7 +24,7 @@ LATER = datetime(2026, 6, 1, tzinfo=UTC)
 
 @pytest.fixture
 def store(clickhouse):
-    with fresh_database(clickhouse) as real:
+    with empty_database(clickhouse) as real:
         yield real
 
 

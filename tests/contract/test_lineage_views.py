@@ -24,7 +24,7 @@ from schemas.events import (
 from schemas.records import AttemptSummary, Diagnosis, LineageEdge, Side, StallRow, Timings
 from sinks import derived, rows
 from tests.support.records import attempt, delta, event, generation, generation_id, ledger, start
-from tests.support.warehouse import fresh_database
+from tests.support.warehouse import empty_database
 
 MINUTE_US = 60_000_000
 NOW_US = 1_796_000_040_000_000
@@ -37,7 +37,7 @@ _FILLED = ("events", "attempts", "generations", "ledger", "slo_targets")
 
 @pytest.fixture(scope="module")
 def database(clickhouse):
-    with fresh_database(clickhouse) as real:
+    with empty_database(clickhouse) as real:
         yield real
 
 

@@ -10,7 +10,7 @@ from typer.testing import CliRunner
 
 from compose.cli import app
 from tests.support.sources import ROOT
-from tests.support.warehouse import fresh_database
+from tests.support.warehouse import empty_database
 
 PAGE = (ROOT / "docs/quickstart.md").read_text()
 BLOCK = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
@@ -41,7 +41,7 @@ def test_the_program_names_what_exists():
 @pytest.mark.parametrize("query", QUERIES)
 def test_the_questions_are_understood(clickhouse, query):
     """Each query of the page runs on the shipped views."""
-    with fresh_database(clickhouse) as store:
+    with empty_database(clickhouse) as store:
         assert store.query(query) == []
 
 

@@ -13,7 +13,7 @@ from sinks.erasure import Erasure
 from sinks.memory import MemoryStore
 from sinks.store import Refused, SqlError, Unavailable
 from tests.support.records import Raw, attempt, delta, event, generation, generation_id, ledger
-from tests.support.warehouse import fresh_database
+from tests.support.warehouse import empty_database, fresh_database
 
 NOW_US = time.time_ns() // 1000
 """Tables have a time to live, so the rows of these tests are of today."""
@@ -27,13 +27,13 @@ def store(request):
     if request.param == "memory":
         yield MemoryStore(accepts=lambda row: all(not isinstance(v, int) or abs(v) < 1 << 63 for v in row))
         return
-    with fresh_database(request.getfixturevalue("clickhouse")) as real:
+    with empty_database(request.getfixturevalue("clickhouse")) as real:
         yield real
 
 
 @pytest.fixture
 def real_store(clickhouse):
-    with fresh_database(clickhouse) as real:
+    with empty_database(clickhouse) as real:
         yield real
 
 

@@ -14,7 +14,7 @@ from schemas.settings import Resume
 from schemas.topics import EVENTS
 from tests.support.dialects import HEADERS, OTHER
 from tests.support.place import CALLS, ids_of, offset_of, place, read, said
-from tests.support.warehouse import fresh_database
+from tests.support.warehouse import empty_database
 
 pytestmark = pytest.mark.services
 
@@ -29,7 +29,7 @@ async def http():
 @pytest.mark.parametrize("dialect", CALLS)
 async def test_past_retention_every_frame_comes_again(topics, clickhouse, http, dialect):
     """Log and archive, then the archive alone: the same bytes in both dialects behind every cursor, result and state too."""
-    with fresh_database(clickhouse) as store:
+    with empty_database(clickhouse) as store:
         async with place(topics, clickhouse, store) as here:
             generation_id, live = await said(http, here, dialect)
             about = [f"{here.url}/v1/generations/{generation_id}{path}" for path in ("", "/result")]
@@ -83,7 +83,7 @@ async def test_on_a_topic_that_was_made_anew(clickhouse, tmp_path, http):
     try:
         servers = broker.bootstrap_servers
         await apply(servers, window_days=Resume().window_days)
-        with fresh_database(clickhouse) as store:
+        with empty_database(clickhouse) as store:
             async with place(servers, clickhouse, store, alone=True) as here:
                 old = [await said(http, here, dialect) for dialect in CALLS]
                 await here.store_all()

@@ -11,7 +11,7 @@ from schemas.ids import uuid7
 from tests.casebook.edges import wall_ms
 from tests.support.dialects import HEADERS, OTHER
 from tests.support.place import frames, ids_of, place, read, said
-from tests.support.warehouse import fresh_database
+from tests.support.warehouse import empty_database
 
 pytestmark = pytest.mark.services
 SECRET = b"tokentrail-development-secret"
@@ -29,7 +29,7 @@ async def http():
 @pytest.fixture
 def store(clickhouse):
     """Give a database of its own."""
-    with fresh_database(clickhouse) as made:
+    with empty_database(clickhouse) as made:
         yield made
 
 
