@@ -10,6 +10,7 @@ CLIENTS_READY := $(VENV)/.ready-clients
 NODE_CLIENTS := tests/e2e/node
 PYTHON ?=
 ARGS ?=
+WORKERS ?= 3
 MODEL ?=
 PIP := $(BIN)/python -m pip --disable-pip-version-check --no-input
 PIP_INSTALL := $(PIP) install --quiet $(if $(CI),--progress-bar off)
@@ -27,10 +28,11 @@ help: ## this list
 demo: $(READY) $(if $(WITH_MODEL),$(MODEL_READY)) ## the whole path, once, for real (MODEL=1: with a real small model, compiled first: 10 minutes)
 	@$(BIN)/tokentrail demo $(if $(WITH_MODEL),--model) $(ARGS)
 
+# Three worker processes, each with a Kafka and a ClickHouse of its own: most tests wait more than they compute. WORKERS=0: one.
 test: check $(CLIENTS_READY) ## everything: check, then the whole suite, the real Kafka and ClickHouse included
 	@sh requirements/browser
 	@sh requirements/nginx $(VENV)
-	@$(BIN)/python -m pytest $(ARGS)
+	@$(BIN)/python -m pytest -n $(WORKERS) $(ARGS)
 
 check: $(READY) ## lint, format and types, without running anything
 	@$(BIN)/ruff check --quiet .

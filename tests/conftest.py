@@ -46,6 +46,7 @@ def pytest_collection_modifyitems(config, items):
         items.sort(key=rank_of)
 
 
+@pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config, log):
     """Lots are files, and the long waits come first."""
     return Spread(config, log)

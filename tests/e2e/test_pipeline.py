@@ -25,6 +25,8 @@ from tests.support.processes import Process, environment
 pytestmark = [pytest.mark.services, pytest.mark.timeout(240)]
 KILLS = 5
 GENERATIONS = 60
+NO_ORPHANS = {"TOKENTRAIL_PIPELINE__ORPHAN_AFTER_S": "60"}
+"""For tests whose writer may be slower than a twentieth of the real time allows: a busy machine is no dead edge."""
 LINES = 4  # of one attempt: input and output, on both sides
 
 
@@ -69,7 +71,7 @@ async def test_kill_nine_at_random_loses_and_changes_no_row(broker, worker):
     logs = [
         whole(tuple(range(100, 100 + 20 * n, 20)), generation_id=new_id()) for n in range(1, GENERATIONS + 1)
     ]
-    process = worker()
+    process = worker(**NO_ORPHANS)
     process.start()
     first = woven(logs[: GENERATIONS // 2])
     await publish(broker, first)  # before the group has committed anything: it begins at the beginning
@@ -179,7 +181,7 @@ async def test_an_unknown_schema_is_waited_for_and_holds_up_its_partition_only(b
 
 async def test_a_second_worker_takes_its_share_and_gives_it_back(broker, worker):
     """Partitions move to a worker that comes and back from one that is killed, and no row is lost on the way."""
-    one, two = worker("one"), worker("two")
+    one, two = worker("one", **NO_ORPHANS), worker("two", **NO_ORPHANS)
     one.start()
     await one.until_said("pipeline ready")
     logs = [whole(generation_id=new_id()) for _ in range(40)]
