@@ -1,16 +1,20 @@
-"""Avro's binary encoding back into our own structs: the reading side of ``avro_writer``, for records of our own schemas.
+"""Avro's binary encoding back into our own structs, by a function that is written for each of them: ``avro_writer``'s other half.
 
 fastavro makes a dict of every field, which ``msgspec.convert`` then proves field by field (13 µs for a delta). Most fields
-hold their default, which is one zero byte: those are passed over, and the struct is made of the others (6 µs).
+hold their default, which is one zero byte: runs of them are passed over, and the struct is made of the others. As in the
+writer there is one straight function for each type, made once as source text from its fields.
 
 Only what our own writer writes is read here. Everything else raises something (an index, a length, a value, half a
 character), and the caller leaves the bytes to fastavro, which has the last word on what is poison, and why: so this file may
-refuse what is good, and must never take what is not. A property test holds that. Pure. Before: ``avro``. After: ``codec``.
+refuse what is good, and must never take what is not. A property test holds that. A text that ends behind the bytes is not
+looked at where it stands: its end is then a place behind them all, so that nothing is read any more and the end does not fit.
+Pure. Before: ``avro``. After: ``codec``.
 """
 
 import typing
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from enum import StrEnum
+from functools import cache
 from typing import Any
 
 import msgspec
@@ -19,10 +23,14 @@ from schemas.events import Struct
 
 Read = Callable[[bytes, int], tuple[Any, int]]
 """Bytes and a place in them → the value there and the place behind it."""
-_SECOND = 2  # the second branch of ["null", T], as it is encoded
+Field = msgspec.structs.FieldInfo
 _LAST = 1 << 7
+_LONG_OR_ODD = 0x81
+"""Bits of a first byte that say: more bytes follow, or the number is negative."""
 _HIGH_BITS_MAX = 7 * 6
 """A long of ten groups may not fit 64 bits: no time stamp or count of ours has so many."""
+_RUN = 5
+"""So many fields that hold their defaults are worth a question of their own."""
 _KNOWN_MAX = 1024
 _high: dict[bytes, int] = {}
 """The upper five groups of time stamps: the same for a second."""
@@ -32,13 +40,14 @@ class Unusual(ValueError):
     """Our writer writes nothing like it."""
 
 
+@cache
 def reader_of(record: type[Struct]) -> Callable[[bytes, int], Any]:
-    """A decoder for a struct type: bytes and where the Avro body begins in them → value.
+    """A decoder for a struct type: bytes and where the Avro body begins in them → value. Made once in a process.
 
-    It raises whatever the bytes lead it into (``Unusual``, IndexError, UnicodeDecodeError, …), never returns another value
+    It raises whatever the bytes lead it into (``Unusual``, IndexError, UnicodeDecodeError), and never returns another value
     than fastavro and ``msgspec.convert`` would.
     """
-    read = _record(record, {})
+    read = _Readers().of(record)
 
     def decode(data: bytes, at: int) -> Any:
         value, end = read(data, at)
@@ -83,190 +92,202 @@ def _groups(data: bytes, at: int) -> tuple[int, int]:
     raise Unusual("a long of more than nine groups")
 
 
-def _remember(known: dict[bytes, Any], data: bytes, value: Any) -> None:
-    if len(known) >= _KNOWN_MAX:
-        known.clear()
-    known[data] = value
-
-
 def _long(data: bytes, at: int) -> tuple[int, int]:
     value, at = _unsigned(data, at)
     return (value >> 1) ^ -(value & 1), at
 
 
-def _span(data: bytes, at: int) -> tuple[int, int]:
-    """Where a string's bytes begin and end."""
-    size, at = _unsigned(data, at)
-    end = at + (size >> 1)
-    if size & 1 or end > len(data):
-        raise Unusual("a length that cannot be")
-    return at, end
-
-
-def _string(data: bytes, at: int) -> tuple[str, int]:
-    size = data[at]
-    if size < _LAST and not size & 1:
-        at += 1
-        end = at + (size >> 1)
-        if end > len(data):
-            raise Unusual("a length that cannot be")
-    else:
-        at, end = _span(data, at)
-    return str(data[at:end], "utf-8"), end
-
-
 def _bytes(data: bytes, at: int) -> tuple[bytes, int]:
-    at, end = _span(data, at)
+    size, at = _unsigned(data, at)
+    if size & 1:
+        raise Unusual("a negative length")
+    end = at + (size >> 1)
     return data[at:end], end
 
 
-def _bool(data: bytes, at: int) -> tuple[bool, int]:
-    if data[at] > 1:
-        raise Unusual("a bool that is neither")
-    return data[at] == 1, at + 1
+def _string(data: bytes, at: int) -> tuple[str, int]:
+    value, at = _bytes(data, at)
+    return str(value, "utf-8"), at
 
 
-_PLAIN: dict[Any, Read] = {str: _string, int: _long, bool: _bool, bytes: _bytes}
+def _unusual(what: str) -> typing.Never:
+    raise Unusual(what)
 
 
-def _type(kind: Any, made: dict[Any, Read]) -> Read:
-    if kind in _PLAIN:
-        return _PLAIN[kind]
-    arguments = typing.get_args(kind)
-    if typing.get_origin(kind) is list:
-        return _array(_type(arguments[0], made))
-    if arguments:
-        return _optional(_type(_not_none(kind), made))
-    if issubclass(kind, StrEnum):
-        return _enum(kind)
-    return made.get(kind) or _record(kind, made)
+class _Readers:
+    """Makes the functions: of a record and of the records in it, which share one namespace."""
 
+    def __init__(self) -> None:
+        self._made: dict[type[Struct], Read] = {}
+        self._names: dict[str, Any] = {
+            "unsigned": _unsigned,
+            "long": _long,
+            "string": _string,
+            "raw": _bytes,
+            "unusual": _unusual,
+        }
 
-def _array(item: Read) -> Read:
-    def read(data: bytes, at: int) -> tuple[list[Any], int]:
-        values: list[Any] = []
-        while True:
-            size, at = _unsigned(data, at)
-            if size == 0:
-                return values, at
-            if size & 1:
-                raise Unusual("a block with its size before it")
-            for _ in range(size >> 1):
-                value, at = item(data, at)
-                values.append(value)
+    def of(self, record: type[Struct]) -> Read:
+        """The function that reads a value of this type."""
+        if record not in self._made:
+            self._run(self._function(record))
+            self._made[record] = self._names[_name(record)]
+        return self._made[record]
 
-    return read
+    def _run(self, source: Iterable[str]) -> None:
+        exec(compile("\n".join(source), "<avro reader>", "exec"), self._names)  # noqa: S102 - our own text
 
-
-def _optional(inner: Read) -> Read:
-    def read(data: bytes, at: int) -> tuple[Any, int]:
-        branch = data[at]
-        if branch == _SECOND:
-            return inner(data, at + 1)
-        if branch:
-            raise Unusual("a branch that is not there")
-        return None, at + 1
-
-    return read
-
-
-def _enum(kind: type[StrEnum]) -> Read:
-    symbols = list(kind)
-
-    def read(data: bytes, at: int) -> tuple[StrEnum, int]:
-        index = data[at]
-        if index & 1 or index >= _LAST:
-            raise Unusual("no symbol has this index")
-        return symbols[index >> 1], at + 1
-
-    return read
-
-
-def _record(record: type[Struct], made: dict[Any, Read]) -> Read:
-    steps: list[tuple[str, Read, bool, bool, bytes]] = []
-    names: list[
-        str
-    ] = []  # of the strings that a record begins with: whose it is, the same for each of a generation
-    known: dict[bytes, dict[str, Any]] = {}
-
-    def read(data: bytes, at: int) -> tuple[Struct, int]:
-        if names:
-            values, at = _leading(data, at, names, known)
+    def _function(self, record: type[Struct]) -> Iterator[str]:
+        self._names[record.__name__] = record
+        fields = msgspec.structs.fields(record)
+        count = next((nth for nth, field in enumerate(fields) if not _is_given_word(field)), len(fields))
+        yield f"def {_name(record)}(data, at):"
+        if count > 1:  # who it is about: the same for all that a generation says
+            yield from self._words(record, fields[:count])
         else:
-            values = {}
-        for name, of_type, optional, zero_is_default, rest in steps:
-            byte = data[at]
-            if zero_is_default and byte == 0:
-                if rest and data.startswith(rest, at):
-                    return record(**values), at + len(rest)
+            count = 0
+            yield "    values = {}"
+        yield from self._fields(fields[count:], "    ")
+        yield f"    return {record.__name__}(**values), at"
+
+    def _words(self, record: type[Struct], fields: Sequence[Field]) -> Iterator[str]:
+        self._names[f"words_{record.__name__}"] = self._words_of(record, fields)
+        yield "    end = at"
+        for field in fields:
+            if field.type is str:
+                yield "    size = data[end]"
+                yield f"    end = raw(data, end)[1] if size & {_LONG_OR_ODD} else end + 1 + (size >> 1)"
+            else:
+                yield "    end += 1"
+        yield f"    values = words_{record.__name__}(data, at, end)"
+        yield "    at = end"
+
+    def _words_of(
+        self, record: type[Struct], fields: Sequence[Field]
+    ) -> Callable[[bytes, int, int], dict[str, Any]]:
+        name = f"new_words_{record.__name__}"
+        source = [f"def {name}(data, at):", "    values = {}"]
+        for field in fields:
+            source += self._value("value", field.type, "    ")
+            source += [f"    values[{field.name!r}] = value"]
+        self._run([*source, "    return values, at"])
+        read: Read = self._names[name]
+        known: dict[bytes, dict[str, Any]] = {}
+
+        def words(data: bytes, at: int, end: int) -> dict[str, Any]:
+            values = known.get(data[at:end])
+            if values is None:
+                values, read_to = read(data, at)
+                if read_to != end or end > len(data):
+                    raise Unusual("words that end elsewhere")
+                _remember(known, data[at:end], values)
+            return values.copy()
+
+        return words
+
+    def _fields(self, fields: Sequence[Field], indent: str) -> Iterator[str]:
+        """Fields in their order; those that may be zero in short runs, asked whether they all are."""
+        at = 0
+        while at < len(fields):
+            run = 0
+            while run < _RUN and at + run < len(fields) and _zero_is_default(fields[at + run]):
+                run += 1
+            if run <= 1:
+                yield from self._field(fields[at], indent)
                 at += 1
                 continue
-            if optional:
-                if byte != _SECOND:
-                    raise Unusual("a branch that is not there")
-                at += 1
-            values[name], at = of_type(data, at)
-        return record(**values), at
+            yield f"{indent}if data.startswith({bytes(run)!r}, at): at += {run}"
+            yield f"{indent}else:"
+            for field in fields[at : at + run]:
+                yield from self._field(field, indent + "    ")
+            at += run
 
-    made[record] = read
-    fields = list(msgspec.structs.fields(record))
-    while len(names) < len(fields) and fields[len(names)].type is str and fields[len(names)].required:
-        names.append(fields[len(names)].name)
-    steps.extend(_steps(fields[len(names) :], made))
-    return read
+    def _field(self, field: Field, indent: str) -> Iterator[str]:
+        kind, inner = field.type, indent
+        if _zero_is_default(field):
+            yield f"{indent}if not data[at]: at += 1"
+            yield f"{indent}else:"
+            inner = indent + "    "
+            if field.default is None:
+                yield f"{inner}if data[at] != 2: unusual('a branch that is not there')"
+                yield f"{inner}at += 1"
+                kind = _not_none(kind)
+        yield from self._value("value", kind, inner)
+        yield f"{inner}values[{field.name!r}] = value"
+
+    def _value(self, name: str, kind: Any, indent: str) -> Iterator[str]:
+        inner = indent + "    "
+        if typing.get_origin(kind) is list:
+            yield f"{indent}{name} = []"
+            yield f"{indent}while True:"
+            yield f"{inner}count, at = unsigned(data, at)"
+            yield f"{inner}if not count: break"
+            yield f"{inner}if count & 1: unusual('a block with its size before it')"
+            yield f"{inner}for _ in range(count >> 1):"
+            yield from self._value(f"{name}_item", typing.get_args(kind)[0], inner + "    ")
+            yield f"{inner}    {name}.append({name}_item)"
+        elif typing.get_args(kind):
+            yield f"{indent}{name} = data[at]"
+            yield f"{indent}at += 1"
+            yield f"{indent}if {name} == 0: {name} = None"
+            yield f"{indent}elif {name} != 2: unusual('a branch that is not there')"
+            yield f"{indent}else:"
+            yield from self._value(name, _not_none(kind), inner)
+        else:
+            yield from self._plain(name, kind, indent)
+
+    def _plain(self, name: str, kind: Any, indent: str) -> Iterator[str]:
+        if kind is bytes:
+            yield f"{indent}{name}, at = raw(data, at)"
+            return
+        if kind not in (int, str, bool) and not issubclass(kind, StrEnum):
+            self.of(kind)
+            yield f"{indent}{name}, at = {_name(kind)}(data, at)"
+            return
+        yield f"{indent}{name} = data[at]"
+        if kind is int:
+            yield f"{indent}if {name} & {_LONG_OR_ODD}: {name}, at = long(data, at)"
+            yield f"{indent}else: {name}, at = {name} >> 1, at + 1"
+        elif kind is str:
+            yield f"{indent}if {name} & {_LONG_OR_ODD}: {name}, at = string(data, at)"
+            yield f"{indent}else:"
+            yield f"{indent}    end = at + 1 + ({name} >> 1)"
+            yield f"{indent}    {name}, at = str(data[at + 1 : end], 'utf-8'), end"
+        elif kind is bool:
+            yield f"{indent}if {name} > 1: unusual('a bool that is neither')"
+            yield f"{indent}{name}, at = {name} == 1, at + 1"
+        else:
+            self._names[f"symbols_{kind.__name__}"] = tuple(kind)
+            yield f"{indent}if {name} & {_LONG_OR_ODD}: unusual('no symbol has this index')"
+            yield f"{indent}{name}, at = symbols_{kind.__name__}[{name} >> 1], at + 1"
 
 
-def _leading(
-    data: bytes, at: int, names: list[str], known: dict[bytes, dict[str, Any]]
-) -> tuple[dict[str, Any], int]:
-    """The strings that stand first, by name."""
-    end = at
-    for _ in names:
-        size = data[end]
-        end = end + 1 + (size >> 1) if size < _LAST and not size & 1 else _span(data, end)[1]
-    values = known.get(data[at:end])
-    if values is None:
-        values, place = {}, at
-        for name in names:
-            values[name], place = _string(data, place)
-        _remember(known, data[at:end], values)
-    return values.copy(), end
+def _name(record: type[Struct]) -> str:
+    return f"read_{record.__name__}"
 
 
-def _steps(
-    fields: list[msgspec.structs.FieldInfo], made: dict[Any, Read]
-) -> list[tuple[str, Read, bool, bool, bytes]]:
-    """For each field: name, how its value is read, whether null stands for none, whether zero is its default, the rest.
-
-    The rest is what stands there where this field and all behind it hold their default.
-    """
-    steps: list[tuple[str, Read, bool, bool, bytes]] = []
-    zeros: bytes | None = b""
-    for field in reversed(fields):
-        of_type = _type(field.type, made)
-        zero_is_default = _zero_is_default(field, of_type)
-        zeros = zeros + b"\0" if zero_is_default and zeros is not None else None
-        optional = zero_is_default and field.default is None
-        inner = _type(_not_none(field.type), made) if optional else of_type
-        steps.append((field.name, inner, optional, zero_is_default, zeros or b""))
-    return steps[::-1]
+def _is_given_word(field: Field) -> bool:
+    return field.required and isinstance(field.type, type) and issubclass(field.type, str)
 
 
 def _not_none(kind: Any) -> Any:
-    (inner,) = (argument for argument in typing.get_args(kind) if argument is not type(None))
-    return inner
+    (some,) = (argument for argument in typing.get_args(kind) if argument is not type(None))
+    return some
 
 
-def _zero_is_default(field: msgspec.structs.FieldInfo, read: Read) -> bool:
+def _zero_is_default(field: Field) -> bool:
     """Whether a field that is left out of the struct's arguments is what a zero byte would be read as."""
     if field.default_factory is not msgspec.NODEFAULT:
-        default = field.default_factory()
-    elif field.default is not msgspec.NODEFAULT:
-        default = field.default
-    else:
-        return False
-    try:
-        value, end = read(b"\0", 0)
-    except IndexError:  # a record of several fields
-        return False
-    return bool(value == default and type(value) is type(default) and end == 1)
+        return bool(field.default_factory() == [])
+    kind, default = field.type, field.default
+    if default is msgspec.NODEFAULT or type(None) in typing.get_args(kind):
+        return default is None
+    if kind in (int, str, bytes, bool):
+        return bool(default == kind())
+    return bool(isinstance(kind, type) and issubclass(kind, StrEnum) and default is next(iter(kind)))
+
+
+def _remember(known: dict[bytes, Any], data: bytes, value: Any) -> None:
+    if len(known) >= _KNOWN_MAX:
+        known.clear()
+    known[data] = value
