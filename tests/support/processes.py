@@ -24,7 +24,7 @@ TWENTIETH = {
     "TOKENTRAIL_PIPELINE__COMMIT_INTERVAL_S": "0.2",
     "TOKENTRAIL_SINK__BATCH_AGE_S": "0.1",
 }
-READY_S = 30
+READY_S = 90  # that of a machine with other work; a child that leaves is told at once
 
 
 def free_port():
