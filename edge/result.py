@@ -11,7 +11,7 @@ import orjson
 from edge.dialects import Dialect
 from edge.emit import Hooks, Message, Receive, Send, advice, changed, gone
 from edge.ending import head_of_event
-from edge.follow import Erased, Follower, Hole, LogSilent, OffsetGone
+from edge.follow import Follower, Hole, LogSilent, OffsetGone
 from edge.generation import Generation, Head
 from schemas.events import Kind, LogEvent
 from schemas.failures import error_body
@@ -48,7 +48,7 @@ async def first_answer(
             if not events[-1].is_terminal and (said := dialect.assemble(events)):
                 return 200, orjson.dumps(said), []
     except (Hole, OffsetGone, LogSilent) as error:
-        code = "erased" if isinstance(error, Erased) else "log_unavailable"
+        code = _code_of(error)
         row = ERRORS[code]
         return row.status, orjson.dumps(error_body(dialect.name, code, row.meaning)), advice(row.retryable)
     finally:
@@ -59,6 +59,13 @@ async def first_answer(
         return head.status, head.body, advice(retryable, head.retry_after_ms)
     status, body, retryable = body_of(dialect, events)
     return status, body, [] if status < 400 else advice(retryable)  # noqa: PLR2004 - HTTP's own number
+
+
+def _code_of(error: Hole | OffsetGone | LogSilent) -> str:
+    """Why an answer cannot be read: what is gone is gone for good, and only a silent log is asked again."""
+    if isinstance(error, LogSilent):
+        return "log_unavailable"
+    return error.code if isinstance(error, Hole) else "resume_expired"
 
 
 async def late_head(follower: Follower, dialect: Dialect) -> Head:
@@ -118,12 +125,8 @@ class WholeAnswer:
         try:
             while not self._follower.ended:
                 events.extend(delivered.event for delivered in await self._follower.read())
-        except Hole as hole:
-            return self._failure(hole.code)
-        except OffsetGone:
-            return self._failure("resume_expired")
-        except LogSilent:
-            return self._failure("log_unavailable")
+        except (Hole, OffsetGone, LogSilent) as error:
+            return self._failure(_code_of(error))
         head = await _head(self._dialect, events, self._generation)
         if not head.ok:
             self._wait_ms = head.retry_after_ms
