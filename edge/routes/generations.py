@@ -238,8 +238,14 @@ async def end(
     opened = await service.desk.open_stream(caller, generation_id, Presented())
     if isinstance(opened, Refusal):
         return opened
-    if not service.registry.cancel(generation_id, asked):
-        await _tell(service, generation_id, asked)
+    local = service.registry.get(generation_id)
+    ended = opened.follower.reading.ended or (local is not None and local.terminal is not None)
+    try:
+        if not ended and not service.registry.cancel(generation_id, asked):
+            await _tell(service, generation_id, asked)
+    except BaseException:
+        opened.follower.close()
+        raise
     return await _seen(service, opened)
 
 
