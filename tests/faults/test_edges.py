@@ -52,13 +52,22 @@ async def test_a_hundred_cuts_lose_and_repeat_nothing(edges, client):
 
 @pytest.mark.usefixtures("worker")
 async def test_a_killed_edge_ends_its_generation_once(edges, client):
-    """Kill -9 of an edge in the middle of a stream: edge_lost, once, also on an otherwise idle log."""
+    """Kill -9 of an edge in the middle of a stream: edge_lost, once, also on an otherwise idle log.
+
+    A cancel meanwhile is taken by nobody: 202 until the finder's end is there, then that end, of which nothing is known released.
+    """
     first, second = edges
     reader = Reader(client)
     running = asyncio.create_task(reader.post(first.url, body(tokens=10_000, interval_ms=20)))
     await until(lambda: len(reader.events) >= 5)
     first.kill()
     assert await running is False
+    at = f"{second.url}/v1/cancel/{reader.generation_id}"
+    while (answer := await client.post(at)).status_code == 202:
+        assert answer.json()["state"] == "cancelling"
+    terminal = answer.json()["terminal"]
+    assert (terminal["code"], terminal.get("released")) == ("edge_lost", None)
+    assert (await client.post(at)).json()["terminal"] == terminal
     assert await reader.resume(second.url)
     replay = Reader(client)
     replay.generation_id = reader.generation_id
@@ -125,6 +134,29 @@ async def test_a_cancel_reaches_the_provider(edges, client, provider, where):
     assert "cancelled" in reader.events[-1].data
     again = await client.post(f"{url}/v1/cancel/{reader.generation_id}", json={"mode": "soft"})
     assert again.json()["terminal"] == answer.json()["terminal"]
+
+
+async def test_a_cancel_of_what_a_frozen_edge_runs(edges, client, provider):
+    """It is taken from the other edge, not seen in time, and done as soon as the owner wakes, down to the socket."""
+    first, second = edges
+    reader = Reader(client)
+    running = asyncio.create_task(reader.post(first.url, body(tokens=10_000, interval_ms=20)))
+    await until(lambda: len(reader.events) >= 3)
+    at = f"{second.url}/v1/cancel/{reader.generation_id}"
+    first.signal(signal.SIGSTOP)
+    try:
+        asked = [
+            await client.post(at, json={"reason": reason}) for reason in ("policy_violation", "user_abort")
+        ]
+        assert [answer.status_code for answer in asked] == [202, 202]
+    finally:
+        first.signal(signal.SIGCONT)
+    await until(lambda: provider.requests[-1].aborted_by_client)
+    assert await running
+    assert "cancelled" in reader.events[-1].data
+    seen = (await client.post(at)).json()["terminal"]
+    assert (seen["finish_reason"], seen["cancel"]["reason"]) == ("cancelled", "policy_violation")
+    assert seen["cancel"]["at_us"] <= seen["released"]["upstream_socket_us"]
 
 
 async def test_an_edge_that_stops_on_purpose_ends_what_runs(edges, client):
