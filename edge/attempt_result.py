@@ -73,7 +73,7 @@ class AttemptResult:
             text_events=capture.text_events,
             bytes_seen=capture.bytes_seen,
             tokens_seen_estimate=capture.tokens_estimate,
-            tokens_delivered_estimate=driver.recorder.tokens_acked if self.committed else 0,
+            tokens_delivered_estimate=driver.recorder.tokens_delivered if self.committed else 0,
             gaps=capture.gaps,
             released=self._released(),
             elapsed_us=0 if dispatched_us is None else self.ended_us - dispatched_us,

@@ -73,6 +73,7 @@ class Recorder:
         self.failed = False
         self.digest = ContentDigest()
         self.tokens_acked = 0
+        self._tokens_sent = 0
         self.ends_acked: set[int] = set()
         self._drained: asyncio.Future[None] | None = None
 
@@ -80,6 +81,11 @@ class Recorder:
     def oldest_unacked_us(self) -> int | None:
         """When the record was sent that has waited longest for its acknowledgement (they come in order)."""
         return self._sent_us[0] if self._sent_us else None
+
+    @property
+    def tokens_delivered(self) -> int:
+        """Tokens that the log has acknowledged once it acknowledges what is appended next, which lies behind them."""
+        return self.tokens_acked if self.failed else self._tokens_sent
 
     @property
     def unacked(self) -> int:
@@ -105,6 +111,7 @@ class Recorder:
         self.next_seq += 1
         if event.canonical:
             self.digest.update(event.canonical)
+            self._tokens_sent += sum(part.tokens_estimate or 0 for part in event.canonical)
         self._append(event, elapsed_us)
         return event
 

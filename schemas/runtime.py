@@ -69,7 +69,6 @@ class Cancel(Section):
     """How a cancel ends the provider's stream."""
 
     soft_ms: int = Field(200, ge=0, description="soft lets the read in progress finish, at most so long")
-    drain_s: float = Field(2, ge=0)
     answer_s: float = Field(2, gt=0, description="how long a cancel call follows before it answers 202")
 
 

@@ -116,3 +116,33 @@ async def test_a_loser_of_a_claim_gives_back_its_slot():
     assert terminal.error.code == "superseded"
     assert released.claim_us == released.admission_slot_us == terminal.elapsed_us
     assert released.upstream_socket_us is released.kv_cache_us is None
+
+
+@pytest.mark.parametrize("reads", [(HANG,), (CUT,), (finish(), DONE)], ids=["cancelled", "broken", "whole"])
+async def test_what_lies_before_the_terminal_counts_as_delivered(reads):
+    """Also what the log had not acknowledged when the terminal was written: no reader is given less."""
+    async with edge_with(Script(chunk("one two three four"), *reads), **ONCE) as edge:
+        entry = await edge.begin()
+        edge.log.hold()
+        await until(lambda: Kind.DELTA in edge.kinds())
+        edge.service.registry.cancel(entry.generation.id, CANCEL)
+        await until(lambda: edge.records(entry)[-1].is_terminal)
+        edge.log.release()
+        records = await edge.over(entry)
+    end, (attempt,) = records[-1].message_end or records[-1].error, ends_of(records)
+    there = sum(part.tokens_estimate or 0 for event in records for part in event.canonical)
+    assert end.tokens_delivered == attempt.tokens_delivered_estimate == there > 0
+
+
+async def test_what_the_log_refused_was_not_delivered():
+    """The terminal that stands in the end counts what was acknowledged alone."""
+    async with edge_with(Script(chunk("one two"), chunk(" three four"), HANG), **ONCE) as edge:
+        entry = await edge.begin()
+        await until(lambda: entry.driver.recorder.tokens_acked)
+        acked = entry.driver.recorder.tokens_acked
+        edge.log.fail_next()
+        edge.service.registry.cancel(entry.generation.id, CANCEL)
+        records = await edge.over(entry)
+    assert records[-1].error.code == "log_unavailable"
+    there = sum(p.tokens_estimate or 0 for e in records for p in e.canonical)
+    assert acked <= records[-1].error.tokens_delivered == there
