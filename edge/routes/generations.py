@@ -254,11 +254,8 @@ def _has_body(request: Request) -> bool:
 
 
 def _cancel_of(body: dict[str, Any], caller: ApiKey) -> CancelRequested:
-    mode, reason, source = (
-        body.get("mode", "soft"),
-        body.get("reason", "user_abort"),
-        body.get("source", "api"),
-    )
+    mode, reason = body.get("mode", "soft"), body.get("reason", "user_abort")
+    source = body.get("source", "api")
     if mode not in _MODES or reason not in _REASONS or source not in _SOURCES:
         raise BadRequest(
             f"mode must be one of {', '.join(_MODES)}, reason of {', '.join(_REASONS)}, source of {', '.join(_SOURCES)}"
