@@ -19,7 +19,9 @@ QUERIES = [
     query.strip() for kind, text in BLOCKS if kind == "sql" for query in text.split(";") if query.strip()
 ]
 CODE = [text for kind, text in BLOCKS if kind == "python"]
-COMMANDS = [line for kind, text in BLOCKS if not kind for line in text.splitlines()]
+COMMANDS = [
+    line for kind, text in BLOCKS if not kind for line in text.splitlines() if line.startswith("tokentrail ")
+]
 
 
 def test_there_is_something_to_run():
