@@ -7,6 +7,7 @@ import argparse
 import asyncio
 import contextlib
 import json
+import signal
 import sys
 import tempfile
 import time
@@ -37,7 +38,7 @@ class Drill:
 
     def __init__(self, world, cuts, tell):
         self.world = world
-        self.wanted = cuts
+        self.asked = self.wanted = cuts
         self.tell = tell
         self.total = Verdict()
         self.streams = Counter()
@@ -75,6 +76,11 @@ class Drill:
                 self._told = self.world.cuts
                 self.tell(f"{self._told} of {self.wanted} cuts, {sum(self.streams.values())} streams")
 
+    def enough(self):
+        """Cut no more (SIGTERM): what is being read is read to its end, and what was seen is said."""
+        self.wanted = self.world.cuts
+        self.world.cutting = False
+
     def _refused(self, name, status):
         """Nothing began, and that was said."""
         self.refused[f"{name}: {status}"] += 1
@@ -96,7 +102,7 @@ class Drill:
         """Give everything that was found."""
         return {
             "drill": "resume",
-            "ok": not (self.total or self.unended),
+            "ok": not (self.total or self.unended) and self.world.cuts >= self.asked,
             "cuts": self.world.cuts,
             "lost": self.total.lost,
             "repeated": self.total.repeated,
@@ -144,6 +150,7 @@ async def resume(cuts, seed, tell):
     with tempfile.TemporaryDirectory(prefix="tokentrail-drill-") as folder:
         async with running(Path(folder), seed) as world, all_of(world) as (kinds, skipped):
             drill, began = Drill(world, cuts, tell), time.monotonic()
+            asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, drill.enough)
             beside = [asyncio.create_task(work) for work in (world.chaos(), world.watch())]
             try:
                 await asyncio.gather(
