@@ -22,6 +22,7 @@ from edge.log.fetcher import Fetcher
 from edge.log.lanes import Item, Lanes
 from edge.log.questions import Questions
 from edge.log.small import SmallTopic
+from edge.log.stopped import stopped
 from schemas.codec import Codec
 from schemas.partition import partition_of
 from schemas.registry import missing
@@ -102,8 +103,13 @@ class KafkaLog:
         await self._announce()
 
     async def stop(self) -> None:
-        """See EventLog."""
-        await self._lanes.drain()
+        """See EventLog. What no broker takes within the delivery time is given up: whose end it was, the finder ends."""
+        try:
+            async with asyncio.timeout(self._settings.log.delivery_s):
+                await self._lanes.drain()
+        except TimeoutError:
+            log.warning("the log does not take what is left, stopping without")
+            await self._lanes.abandon()
         await self._fetcher.stop()
         await self._close()
 
@@ -112,7 +118,7 @@ class KafkaLog:
             await client.close()
         await asyncio.gather(*self._retired, return_exceptions=True)
         for producer in self._producers:
-            await producer.stop()
+            await stopped(producer)
         await self._asker.stop()
 
     def append(
@@ -292,6 +298,6 @@ class KafkaLog:
             log.warning("no new producer yet", error=repr(error))
             return
         self._producers.remove(producer)
-        task = asyncio.get_running_loop().create_task(producer.stop())
+        task = asyncio.get_running_loop().create_task(stopped(producer))
         self._retired.add(task)
         task.add_done_callback(self._retired.discard)

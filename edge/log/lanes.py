@@ -97,6 +97,13 @@ class Lanes:
         """Wait until every queued record has settled."""
         await self._idle.wait()
 
+    async def abandon(self) -> None:
+        """Give up what is queued, untold: the process ends."""
+        running = list(self._tasks.values())
+        for task in running:
+            task.cancel()
+        await asyncio.gather(*running, return_exceptions=True)
+
     async def _run(self, partition: int, queue: deque[Item]) -> None:
         try:
             while queue:

@@ -1,9 +1,10 @@
-"""What waits for the log is ended by a cancellation, in whatever moment that comes."""
+"""What waits for the log is ended by a cancellation, in whatever moment that comes, and by the end of the process."""
 
 import asyncio
 from types import SimpleNamespace
 
 import pytest
+from aiokafka.errors import KafkaTimeoutError
 
 from edge.log.kafka import KafkaLog
 from tests.support.edge import CODEC, settings_of, turns
@@ -41,3 +42,35 @@ async def test_a_reader_that_leaves_as_it_is_announced_is_announced_no_more(turn
     task.cancel()
     await turns(20)
     assert task.cancelled()
+
+
+class NoBroker:
+    """A producer whose broker went away for good: it has no room for a batch, and does not stop either."""
+
+    def create_batch(self):
+        """Give a batch that takes everything."""
+        return SimpleNamespace(append=lambda **_: 0, close=lambda: None)
+
+    async def send_batch(self, *_, **__):
+        """Have no room."""
+        await asyncio.sleep(0)
+        raise KafkaTimeoutError
+
+    async def stop(self):
+        """Wait for what was queued."""
+        await asyncio.Event().wait()
+
+
+async def nothing(*_):
+    """Stop at once."""
+
+
+async def test_an_edge_without_a_broker_stops(monkeypatch):
+    """Records wait for a broker that never comes back: a stop gives them up after the delivery time."""
+    monkeypatch.setattr("edge.log.stopped.STOP_LIMIT_S", 0.05)
+    log = KafkaLog(settings_of(log={"delivery_s": 0.05}), CODEC)
+    log._producers = [NoBroker()]
+    log._fetcher = log._asker = SimpleNamespace(stop=nothing)
+    log.append(0, b"key", [b"value"], lambda _: None, lambda _: None)
+    async with asyncio.timeout(10):
+        await log.stop()
