@@ -21,8 +21,8 @@ from edge.log import LogAway, OnAck, OnFail, Placed, Reader
 from edge.log.fetcher import Fetcher
 from edge.log.lanes import Item, Lanes
 from edge.log.questions import Questions
+from edge.log.producers import started, stopped
 from edge.log.small import SmallTopic
-from edge.log.stopped import stopped
 from schemas.codec import Codec
 from schemas.partition import partition_of
 from schemas.registry import missing
@@ -95,7 +95,7 @@ class KafkaLog:
     async def _connect(self) -> None:
         await self._asker.start()
         await self._check_topics()
-        self._producers = [await self._new_producer()]
+        self._producers = [await started(self._settings.kafka)]
         for client in self._clients:
             await client.bootstrap()
             client.set_topics([EVENTS.name])
@@ -229,24 +229,6 @@ class KafkaLog:
         finally:
             await consumer.stop()
 
-    async def _new_producer(self) -> AIOKafkaProducer:
-        producer = AIOKafkaProducer(
-            bootstrap_servers=self._bootstrap,
-            acks="all",
-            enable_idempotence=True,
-            linger_ms=0,
-            max_batch_size=1_000_000,
-            request_timeout_ms=self._settings.kafka.request_timeout_ms,
-            retry_backoff_ms=50,
-            metadata_max_age_ms=self._age_ms,
-        )
-        try:
-            await producer.start()
-        except BaseException:
-            await producer.stop()
-            raise
-        return producer
-
     async def _send_one(self, topic: str, key: bytes, value: bytes, partition: int) -> int:
         """Append one record to a topic beside the events; its offset. A producer that failed is not used again."""
         wait_s = self._settings.kafka.request_timeout_ms / 1000 + SETTLE_MARGIN_S
@@ -293,7 +275,7 @@ class KafkaLog:
         if producer is not self._producers[-1]:
             return
         try:
-            self._producers.append(await self._new_producer())
+            self._producers.append(await started(self._settings.kafka))
         except (KafkaError, OSError) as error:
             log.warning("no new producer yet", error=repr(error))
             return

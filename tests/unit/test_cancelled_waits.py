@@ -67,7 +67,7 @@ async def nothing(*_):
 
 async def test_an_edge_without_a_broker_stops(monkeypatch):
     """Records wait for a broker that never comes back: a stop gives them up after the delivery time."""
-    monkeypatch.setattr("edge.log.stopped.STOP_LIMIT_S", 0.05)
+    monkeypatch.setattr("edge.log.producers.STOP_LIMIT_S", 0.05)
     log = KafkaLog(settings_of(log={"delivery_s": 0.05}), CODEC)
     log._producers = [NoBroker()]
     log._fetcher = log._asker = SimpleNamespace(stop=nothing)
