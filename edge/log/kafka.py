@@ -20,8 +20,8 @@ from aiokafka.structs import TopicPartition
 from edge.log import LogAway, OnAck, OnFail, Placed, Reader
 from edge.log.fetcher import Fetcher
 from edge.log.lanes import Item, Lanes
-from edge.log.questions import Questions
 from edge.log.producers import started, stopped
+from edge.log.questions import Questions
 from edge.log.small import SmallTopic
 from schemas.codec import Codec
 from schemas.partition import partition_of
