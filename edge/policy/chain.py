@@ -165,7 +165,7 @@ def _again(
     loaded = down | {rules.providers[target]}
     waits = []
     for other in _affordable(world, rules, loaded):
-        wait_us = max(0, world.pushed_us[other] - world.now_us)
+        wait_us = asked_wait_us(max(0, world.pushed_us[other] - world.now_us), world.jitter)
         if rules.providers[other] in down:
             wait_us = max(wait_us, backoff_us(rules.backoff_ms, chain.made, world.jitter))
         if other == target or rules.providers[other] == rules.providers[target]:
