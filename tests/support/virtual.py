@@ -14,6 +14,9 @@ from tests.support.running import RunningEdge, check
 from tests.support.upstream import ScriptedUpstream
 from tests.support.waiting import until
 
+OVER_WITHIN_S = 20_000
+"""Virtual: far beyond every time-out, so that a generation without an end fails its test instead of hanging it."""
+
 
 class _Jumping(selectors.DefaultSelector):
     """Moves the clock by what it was asked to wait."""
@@ -100,7 +103,8 @@ def run_virtually(*scripts, headers=None, body=None, caller=None, busy_s=None, *
 
 async def over(edge, entry):
     """Wait for the end of a generation; its records, held to the rules."""
-    await entry.generation.ended.wait()
+    async with asyncio.timeout(OVER_WITHIN_S):
+        await entry.generation.ended.wait()
     await until(lambda: entry.finished)
     records = edge.records(entry)
     check(records)

@@ -23,19 +23,23 @@ from edge.policy.moves import (
 )
 
 CODES = ("overloaded", "rate_limited", "ttft_timeout", "stall_timeout", "bad_request", "incomplete_upstream")
-NUMBERS = st.sampled_from([0, 0, 0, 1, 1, 2, 2, 3, 4])
+NUMBERS = st.sampled_from([0, 0, 0, 1, 1, 2, -1])
+"""Which of the attempts in flight; below 0 the latest, in flight or not."""
 FAILURES = st.builds(Failed, NUMBERS, st.sampled_from(CODES), st.sampled_from([None, None, 0, 200_000]))
 SILENCES = st.builds(Silent, st.sampled_from(["hedge_ttft", "hedge_stall"]))
-RARE = st.sampled_from([Forbidden(), Forbidden(), Stopped(), Began()])
+RARE = st.sampled_from([Forbidden()] * 6 + [Stopped(), Began()])
 EVENTS = st.one_of(
     st.builds(Delivered, NUMBERS),
-    st.builds(Ended, NUMBERS, st.sampled_from([None, "malformed"])),
+    st.builds(Ended, NUMBERS, st.sampled_from([None, "malformed", "malformed"])),
     FAILURES,
     FAILURES,
+    FAILURES,
+    st.just(Due()),
     st.just(Due()),
     SILENCES,
     RARE,
 )
+HISTORIES = {"min_size": 3, "max_size": 30}
 ALL = frozenset({0, 1, 2})
 TARGETS = st.one_of(st.just(ALL), st.just(ALL), st.frozensets(st.integers(0, 2)))
 RULES = st.builds(
@@ -58,6 +62,16 @@ def world_of(now_us, jitter, is_open, paid, hedge_paid):
 WORLDS = st.builds(
     world_of, st.sampled_from([0, 1_000, 300_000]), st.floats(0, 0.99), TARGETS, TARGETS, TARGETS
 )
+
+
+def placed(event, chain):
+    """Give the event of an attempt that there is."""
+    if not isinstance(event, Delivered | Ended | Failed):
+        return event
+    numbers = [number for number, _ in chain.live]
+    if event.number < 0 or not numbers:
+        return event._replace(number=max(0, chain.made - 1))
+    return event._replace(number=numbers[event.number % len(numbers)])
 
 
 class History:
@@ -108,7 +122,7 @@ class History:
 
 
 @settings(max_examples=300)
-@given(RULES, st.lists(st.tuples(EVENTS, WORLDS), max_size=30))
+@given(RULES, st.lists(st.tuples(EVENTS, WORLDS), **HISTORIES))
 def test_every_history(rules, events):
     """One commit, one end, no attempt behind either, none that is not paid for, never more than allowed at once."""
     chain, history, now_us = Chain(), History(rules), 0
@@ -118,8 +132,9 @@ def test_every_history(rules, events):
         world = drawn._replace(now_us=now_us)
         if now_us >= rules.deadline_us and not isinstance(event, Stopped):
             event = Stopped()  # noqa: PLW2901 - the time-out of the whole
-        chain, actions = step(chain, event, world, rules)
-        history.take(event, actions, world)
+        placed_event = placed(event, chain)
+        chain, actions = step(chain, placed_event, world, rules)
+        history.take(placed_event, actions, world)
         assert {number for number, _ in chain.live} == history.running
         extra = [start for start in history.started if start.reason != "first"]
         hedges = sum(start.reason.startswith("hedge") for start in extra)
@@ -129,13 +144,14 @@ def test_every_history(rules, events):
 
 
 @settings(max_examples=300)
-@given(RULES, st.lists(st.tuples(EVENTS, WORLDS), max_size=30))
+@given(RULES, st.lists(st.tuples(EVENTS, WORLDS), **HISTORIES))
 def test_the_end_is_what_was_delivered(rules, events):
     """Where an attempt was committed, the generation ends as that one did, and as no other."""
     chain, history = Chain(), History(rules)
     everything = world_of(0, 0.5, ALL, ALL, ALL)
     for event, _ in [(Began(), everything), *events]:
-        chain, actions = step(chain, event, everything, rules)
-        history.take(event, actions, everything)
+        placed_event = placed(event, chain)
+        chain, actions = step(chain, placed_event, everything, rules)
+        history.take(placed_event, actions, everything)
     if history.committed is not None and history.ended is not None:
         assert history.ended == history.committed
