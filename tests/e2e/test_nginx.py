@@ -29,6 +29,8 @@ pytestmark = [
     pytest.mark.skipif(FOUND is None, reason="no nginx with TLS and HTTP/2 on this machine"),
     pytest.mark.asyncio(loop_scope="module"),
 ]
+WINDOW_BYTES = 65_535
+"""What HTTP/2 lets a server send on a stream whose client says nothing of it."""
 HEARTBEAT_S = float(TWENTIETH["TOKENTRAIL_STREAM__HEARTBEAT_S"])
 STOCK = """
 server {{
@@ -186,6 +188,39 @@ async def test_its_configuration_changes_under_running_streams(front):
         async with front.http2() as after:
             assert b"[DONE]" in await after.post(CHAT, asked(tokens=3)).whole()
         assert b"[DONE]" in await running.whole()
+
+
+async def test_a_reader_that_takes_nothing_holds_up_nobody(front):
+    """One stream of a connection is not read: its neighbour is whole long before, and it misses nothing when it goes on."""
+    lengthy = {"tokens": 1500, "ttft_ms": 0, "interval_ms": 0}
+    async with front.http2() as connection:
+        slow = connection.post(CHAT, asked("slow", **lengthy))
+        slow.paused = True
+        quick = connection.post(CHAT, asked("quick", **lengthy))
+        assert b"[DONE]" in await quick.whole()
+        await slow.until(lambda stream: stream.untaken == WINDOW_BYTES)
+        await until(lambda: front.call_of("slow").end == "done")
+        assert not slow.over
+        slow.take()
+        assert frames(await slow.whole()) == frames(await front.replay(slow.headers["x-generation-id"]))
+
+
+async def test_nginx_dies(front):
+    """Kill -9 of the proxy is a cut like any other: its readers go on through the next one, and nothing was cancelled."""
+    async with front.http2() as connection:
+        cut = connection.post(CHAT, asked("proxy", tokens=100, interval_ms=20))
+        await cut.until(so_many(5))
+        front.nginx.kill()
+        await until(lambda: cut.over)
+        assert not cut.ended
+    front.nginx.start()
+    await front.nginx.until_ready()
+    seen, generation_id = frames(cut.body), cut.headers["x-generation-id"]
+    async with front.http2() as connection:
+        rest = connection.get(events_of(generation_id), {"last-event-id": ids_of(seen)[-1]})
+        await rest.whole()
+    assert seen + frames(rest.body) == frames(await front.replay(generation_id))
+    assert front.call_of("proxy").end == "done"
 
 
 async def test_tickets_and_keys_are_in_no_log_of_it(front):

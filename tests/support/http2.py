@@ -34,6 +34,7 @@ class Stream:
         pieces: the body, frame by frame.
         ended: the proper end came (END_STREAM).
         reset: the server's error code, where the stream was broken off; the connection's end counts as one.
+        paused: its client takes nothing: what came is on record, but the server is given no more room on this stream.
 
     """
 
@@ -45,6 +46,8 @@ class Stream:
         self.pieces = []
         self.ended = False
         self.reset = None
+        self.paused = False
+        self.untaken = 0
         self.news = asyncio.Event()
 
     @property
@@ -70,6 +73,11 @@ class Stream:
         """Wait for the proper end; the body."""
         await self.until(lambda stream: stream.ended, within_s)
         return self.body
+
+    def take(self):
+        """Take what came while it was paused, and go on."""
+        self.paused = False
+        self._connection.give_room(self.id, self.untaken)
 
     def leave(self, code=ErrorCodes.CANCEL):
         """RST_STREAM: this stream is over for us, the connection is not."""
@@ -128,6 +136,11 @@ class Http2:
         self._h2.reset_stream(stream_id, code)
         self._flush()
 
+    def give_room(self, stream_id, size):
+        """Let the server send so much more on a stream."""
+        self._h2.increment_flow_control_window(size, stream_id)
+        self._flush()
+
     def _ask(self, method, path, headers, body):
         stream = Stream(self, self._h2.get_next_available_stream_id())
         self._streams[stream.id] = stream
@@ -164,13 +177,20 @@ class Http2:
                 stream.headers = dict(event.headers)
                 stream.status = int(stream.headers[":status"])
             case h2.events.DataReceived():
-                self._h2.acknowledge_received_data(event.flow_controlled_length, event.stream_id)
+                self._give_room(stream, event.flow_controlled_length)
                 stream.pieces.append(Piece(at_ns, event.data))
             case h2.events.StreamEnded():
                 stream.ended = True
             case h2.events.StreamReset():
                 stream.reset = event.error_code
         stream.news.set()
+
+    def _give_room(self, stream, size):
+        if stream.paused:
+            stream.untaken += size
+            self._h2.increment_flow_control_window(size)  # of the connection: its other streams go on
+        else:
+            self._h2.acknowledge_received_data(size, stream.id)
 
     def _flush(self):
         self._writer.write(self._h2.data_to_send())

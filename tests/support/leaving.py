@@ -159,6 +159,13 @@ def on_record(policy, records):
         assert cancel.tokens_generated > 0
     assert 0 < end.message_end.tokens_delivered <= end.message_end.tokens_generated
     assert (attempt.outcome, attempt.error_code) == (Outcome.CANCELLED, "cancelled")
-    assert [one.resource for one in attempt.released] == ["upstream_socket"]
+    assert (end.message_end.cancel.last_seq, end.message_end.cancel.disconnect_reason) == (
+        left.client.last_seq,
+        "connection_lost",
+    )
+    given_back = end.message_end.released
+    assert (
+        noted.cancel.at_us <= given_back.upstream_socket_us <= given_back.admission_slot_us <= end.elapsed_us
+    )
     waited_s = (noted.cancel.at_us - left.elapsed_us) / 1e6
     assert waited_s < GRACE_S if policy == "cancel" else GRACE_S - 0.01 <= waited_s < 3 * GRACE_S

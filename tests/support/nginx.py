@@ -86,12 +86,7 @@ class Nginx:
                 await asyncio.sleep(0.01)
 
     def __enter__(self):
-        with (self.folder / "start.log").open("ab") as out:
-            self._child = subprocess.Popen(
-                [FOUND, "-e", str(self.folder / "early.log"), "-p", str(self.folder), "-c", str(self._conf)],
-                stdout=out,
-                stderr=out,
-            )
+        self.start()
         return self
 
     def __exit__(self, *_):
@@ -101,6 +96,22 @@ class Nginx:
         except subprocess.TimeoutExpired:
             self._child.kill()
             self._child.wait()
+
+    def start(self):
+        """Start it (again)."""
+        with (self.folder / "start.log").open("ab") as out:
+            self._child = subprocess.Popen(
+                [FOUND, "-e", str(self.folder / "early.log"), "-p", str(self.folder), "-c", str(self._conf)],
+                stdout=out,
+                stderr=out,
+            )
+
+    def kill(self):
+        """End it with all its connections: kill -9 of master and workers."""
+        pids = [*map(int, self._workers()), self._child.pid]
+        for pid in reversed(pids):
+            os.kill(pid, signal.SIGKILL)
+        self._child.wait()
 
     async def until_ready(self):
         """Wait until it takes connections."""
