@@ -4,7 +4,7 @@ import pytest
 
 from compose.embedded.simulator import Simulator
 from tests.support.client import new_client
-from tests.support.processes import Edge, Process, environment, write_config
+from tests.support.processes import Process, environment, two_edges
 
 
 @pytest.fixture
@@ -16,18 +16,9 @@ async def provider():
 
 @pytest.fixture
 async def edges(topics, provider, tmp_path):
-    """Two edges on one log, ready; whatever is left of them is ended."""
-    write_config(tmp_path, provider.base_url)
-    started = [Edge(tmp_path, environment(topics), f"edge-{i}-{tmp_path.name}") for i in (1, 2)]
-    try:
-        for edge in started:
-            edge.start()
-        for edge in started:
-            await edge.until_ready()
+    """Two edges of the test's own."""
+    async with two_edges(topics, provider, tmp_path) as started:
         yield started
-    finally:
-        for edge in started:
-            edge.stop()
 
 
 @pytest.fixture

@@ -4,6 +4,7 @@ What is started is ended by its pid; a child that leaves before its time fails t
 """
 
 import asyncio
+import contextlib
 import hashlib
 import os
 import signal
@@ -135,3 +136,19 @@ def write_config(folder, provider_url):
         f'[[keys]]\nid = "k1"\ntenant = "acme"\nsha256 = "{digest}"\nroles = ["caller", "operator"]\n'
         f'[[keys]]\nid = "k2"\ntenant = "rival"\nsha256 = "{other}"\n'
     )
+
+
+@contextlib.asynccontextmanager
+async def two_edges(kafka, provider, folder):
+    """Two edges on one log before one provider, ready; whatever is left of them is ended."""
+    write_config(folder, provider.base_url)
+    started = [Edge(folder, environment(kafka), f"edge-{i}-{folder.name}") for i in (1, 2)]
+    try:
+        for edge in started:
+            edge.start()
+        for edge in started:
+            await edge.until_ready()
+        yield started
+    finally:
+        for edge in started:
+            edge.stop()
