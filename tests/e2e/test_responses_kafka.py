@@ -7,7 +7,7 @@ import openai
 import pytest
 
 from compose.embedded.simulator import Simulator
-from tests.support.processes import KEY, Edge, environment, write_config
+from tests.support.processes import KEY, two_edges
 from tests.support.waiting import until
 
 pytestmark = pytest.mark.services
@@ -24,18 +24,9 @@ async def simulator():
 @pytest.fixture
 async def edges(topics, simulator, tmp_path):
     """Give two edge processes whose one provider speaks Responses."""
-    write_config(tmp_path, simulator.base_url)
-    environ = environment(topics, {"TOKENTRAIL_PROVIDERS__SIM__DIALECT": "openai.responses"})
-    started = [Edge(tmp_path, environ, name) for name in ("edge-1", "edge-2")]
-    try:
-        for edge in started:
-            edge.start()
-        for edge in started:
-            await edge.until_ready()
+    spoken = {"TOKENTRAIL_PROVIDERS__SIM__DIALECT": "openai.responses"}
+    async with two_edges(topics, simulator, tmp_path, spoken) as started:
         yield started
-    finally:
-        for edge in started:
-            edge.stop()
 
 
 def sdk(edge):

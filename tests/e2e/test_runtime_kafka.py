@@ -5,13 +5,14 @@ import json
 
 import httpx
 import pytest
+import pytest_asyncio
 
 from compose.embedded.simulator import Simulator
 from compose.embedded.simulator.chunks import TOOL_CALL_ID
-from tests.support.processes import HEADERS, Edge, environment, write_config
+from tests.support.processes import HEADERS, two_edges
 from tests.support.waiting import until
 
-pytestmark = pytest.mark.services
+pytestmark = [pytest.mark.services, pytest.mark.asyncio(loop_scope="module")]
 QUICK = {"tokens": 8, "ttft_ms": 20, "interval_ms": 5}
 RUNTIME = {
     "TOKENTRAIL_HEDGE__AFTER_S": "0.4",
@@ -22,28 +23,18 @@ RUNTIME = {
 }
 
 
-@pytest.fixture
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def simulator():
     """Give a provider in this process."""
     async with Simulator(port=0) as running:
         yield running
 
 
-@pytest.fixture
-async def edges(topics, simulator, tmp_path):
-    """Give two edges that race what is silent."""
-    write_config(tmp_path, simulator.base_url)
-    environ = environment(topics, RUNTIME)
-    started = [Edge(tmp_path, environ, name) for name in ("edge-1", "edge-2")]
-    try:
-        for edge in started:
-            edge.start()
-        for edge in started:
-            await edge.until_ready()
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def edges(topics, simulator, tmp_path_factory):
+    """Give two edges that race what is silent; no test of the file ends one."""
+    async with two_edges(topics, simulator, tmp_path_factory.mktemp("edges"), RUNTIME) as started:
         yield started
-    finally:
-        for edge in started:
-            edge.stop()
 
 
 def asked(name, *attempts, stream=True):
@@ -81,6 +72,7 @@ async def replayed(client, edge, answer):
 async def test_attempts_on_the_log(edges, simulator):
     """An error before content is tried again, a silence is raced, a held answer that stalls too: one text each, everywhere."""
     here, there = edges
+    before = len(simulator.requests)
     silent, stalls = {"silent": True}, QUICK | {"text": "never shown", "hang_after": 1}
     cases = {
         "retry": (asked("retry", {"status": 503}, QUICK), [("first", False), ("retry", True)]),
@@ -96,7 +88,7 @@ async def test_attempts_on_the_log(edges, simulator):
             assert "never" not in text
             assert [(a["reason"], a.get("committed", False)) for a in attempts] == wanted, name
             assert {a["outcome"] for a in attempts} <= {"ok", "failed", "cancelled"}
-    await until(lambda: sum(request.aborted_by_client for request in simulator.requests) == 2)
+    await until(lambda: sum(request.aborted_by_client for request in [*simulator.requests][before:]) == 2)
 
 
 async def test_a_broken_answer_goes_on_on_any_edge(edges):

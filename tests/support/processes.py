@@ -139,10 +139,11 @@ def write_config(folder, provider_url):
 
 
 @contextlib.asynccontextmanager
-async def two_edges(kafka, provider, folder):
+async def two_edges(kafka, provider, folder, extra=None):
     """Two edges on one log before one provider, ready; whatever is left of them is ended."""
     write_config(folder, provider.base_url)
-    started = [Edge(folder, environment(kafka), f"edge-{i}-{folder.name}") for i in (1, 2)]
+    environ = environment(kafka, extra)
+    started = [Edge(folder, environ, f"edge-{i}-{folder.name}") for i in (1, 2)]
     try:
         for edge in started:
             edge.start()
