@@ -28,7 +28,7 @@ function general(model, { start, state, terminal }) {
   const end = terminal ?? state?.end;
   const said = start ?? state?.start;
   return el("section", {}, el("h3", {}, "Facts"), pairs([
-    model.terminal ? ["outcome", `${model.terminal.kind}: ${model.terminal.word}`] : ["state", model.phase],
+    model.terminal ? ["outcome", outcome(model.terminal)] : ["state", model.phase],
     ["what it says", end?.message],
     ["model", served(said?.model, end?.served_model)],
     ["dialect", start?.dialect ?? state?.dialect],
@@ -38,6 +38,10 @@ function general(model, { start, state, terminal }) {
     [model.terminal ? "in total" : "so far", duration(model.totalUs)],
     ["trace", state && model.terminal ? (state.trace_complete ? "complete" : "not complete") : null],
   ]));
+}
+
+function outcome({ kind, word }) {
+  return kind === word ? kind : `${kind}: ${word}`;
 }
 
 function served(asked, answered) {
@@ -54,11 +58,17 @@ function tokens(model, { state, terminal, usage: told, tokensEstimate }) {
     return el("section", {}, el("h3", {}, "Tokens and cost"), pairs([...soFar, ["provider cost", "when it has ended"]]));
   }
   return el("section", {}, el("h3", {}, "Tokens and cost"), pairs([
-    ...(rows.some(([, value]) => value !== null) ? rows : [["tokens", "not reported"]]),
+    ...(rows.some(([, value]) => value !== null) ? rows : unreported(terminal ?? state?.end, tokensEstimate)),
     ["counted", source],
     ["provider cost", sums(state?.provider_cost) ?? "not in the ledger yet"],
     ["charge", sums(state?.customer_charge)],
   ]));
+}
+
+/** Where no provider told a count: what the edge saw go by, which is no measure. */
+function unreported(end, seen) {
+  const about = end?.tokens_generated ?? seen;
+  return [["tokens", "not reported"], ["output", about ? `about ${count(about)}, as it went by` : null]];
 }
 
 /** What the ledger says, exactly; what it could not price is no zero. */

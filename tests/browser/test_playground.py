@@ -173,6 +173,9 @@ async def test_a_cancel(two, tab_on):
         for button in ("cut", "resume", "cancel"):
             assert await tab.page.get_attribute(f"#{button}", "aria-disabled") == "true"
         await tab.said("in-words", "cancel was asked for")
+        await tab.said("facts", "outcomecancelledmodel")
+        facts = await tab.page.text_content("#facts")
+        assert re.search(r"tokensnot reportedoutputabout \d+, as it went by", facts)
 
 
 async def test_a_cancel_behind_a_cut(two, tab_on):
