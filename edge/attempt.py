@@ -16,7 +16,7 @@ from edge.ending import Ending
 from edge.generation import Head
 from edge.holding import NO_HOLD, Held, Hold
 from edge.output_check import OutputCheck
-from edge.policy.retries import asked_wait_ms
+from edge.policy.retries import asked_wait_ms, says_not_again
 from edge.timing import NOTHING_SAID, of_headers
 from edge.upstream import Answer, UpstreamFailed
 from edge.watch import Watch
@@ -134,7 +134,8 @@ class Attempt:
             code, said = self.driver.dialect.failure_of_body(answer.status, await self._said(answer))
             wait_ms = asked_wait_ms(answer.headers, self.driver.clock.wall_us() / 1e6)
             message = said.message or ERRORS[code].meaning
-            return self.result(Ending(code, message, provider_error=said, retry_after_ms=wait_ms))
+            ending = Ending(code, message, provider_error=said, retry_after_ms=wait_ms)
+            return self.result(ending._replace(not_again=says_not_again(answer.headers)))
         self.dispatch = Dispatch.ACCEPTED
         driver = self.driver
         while chunk := await answer.read():

@@ -52,6 +52,7 @@ class Ending(NamedTuple):
     raw_event: str | None = None
     provider_error: ProviderError | None = None
     retry_after_ms: int | None = None
+    not_again: bool = False  # the provider will not have this call again
 
     @classmethod
     def proper(cls, dialect: Dialect) -> "Ending":

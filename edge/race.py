@@ -185,7 +185,7 @@ class Race:
             actions = self._step(moves.Ended(attempt.number, result.unparsable))
         else:
             asked_us = None if ending.retry_after_ms is None else ending.retry_after_ms * 1000
-            actions = self._step(moves.Failed(attempt.number, ending.code, asked_us))
+            actions = self._step(moves.Failed(attempt.number, ending.code, asked_us, ending.not_again))
         if moves.End(attempt.number) not in actions and self.chain.spare != attempt.number:
             write_ending(driver, result, ending, terminal=False)
         self._do(actions)

@@ -36,6 +36,7 @@ class Chain(NamedTuple):
     made: int = 0
     live: tuple[tuple[int, int], ...] = ()
     failed: tuple[int, ...] = ()  # targets, one for each failure
+    refused: frozenset[str] = frozenset()  # providers that will not have this call again
     committed: int | None = None
     spare: int | None = None  # a proper answer that did not parse: better than none
     again: Start | None = None
@@ -124,7 +125,10 @@ def _failed(chain: Chain, event: Failed, world: World, rules: Rules) -> Step:
     target = chain.target_of(event.number)
     if target is None:
         return chain, ()
-    chain = chain._replace(live=_without(chain, event.number), failed=(*chain.failed, target))
+    refused = chain.refused | {rules.providers[target]} if event.not_again else chain.refused
+    chain = chain._replace(
+        live=_without(chain, event.number), failed=(*chain.failed, target), refused=refused
+    )
     if chain.committed is not None:
         if chain.committed != event.number:
             return chain, ()
@@ -164,7 +168,7 @@ def _again(
     down = _down(chain, rules)
     loaded = down | {rules.providers[target]}
     waits = []
-    for other in _affordable(world, rules, loaded):
+    for other in _affordable(chain, world, rules, loaded):
         wait_us = asked_wait_us(max(0, world.pushed_us[other] - world.now_us), world.jitter)
         if rules.providers[other] in down:
             wait_us = max(wait_us, backoff_us(rules.backoff_ms, chain.made, world.jitter))
@@ -190,9 +194,10 @@ def _down(chain: Chain, rules: Rules) -> set[str]:
     return {rules.providers[target] for target in chain.failed}
 
 
-def _affordable(world: World, rules: Rules, loaded: set[str]) -> list[int]:
+def _affordable(chain: Chain, world: World, rules: Rules, loaded: set[str]) -> list[int]:
     """The targets that may be called: what loads a provider once more must be paid for, another route is free."""
-    return [t for t in sorted(world.open) if rules.providers[t] not in loaded or t in world.paid]
+    able = [t for t in sorted(world.open) if rules.providers[t] not in chain.refused]
+    return [t for t in able if rules.providers[t] not in loaded or t in world.paid]
 
 
 def _pay(target: int, rules: Rules, loaded: set[str]) -> tuple[Action, ...]:
@@ -207,7 +212,7 @@ def _due(chain: Chain, start: Start, world: World, rules: Rules) -> Step:
     if start.target in world.open and not chain.forbidden:
         return _start(chain, start)
     down = _down(chain, rules)
-    others = [] if chain.forbidden else _affordable(world, rules, down)
+    others = [] if chain.forbidden else _affordable(chain, world, rules, down)
     if not others:
         return _close(chain, start.after or 0)
     target = min(others, key=lambda t: (chain.failed.count(t), t))
@@ -221,8 +226,9 @@ def _hedge(chain: Chain, reason: str, world: World, rules: Rules) -> Step:
     allowed = chain.committed is None and not chain.forbidden and chain.made < rules.attempts_max
     if not allowed or not 0 < len(chain.live) <= rules.in_flight_max:
         return chain, ()
-    busy = {rules.providers[target] for _, target in chain.live}
-    free = [t for t in sorted(world.hedge_paid) if world.pushed_us[t] <= world.now_us]
+    busy = {rules.providers[target] for _, target in chain.live} | chain.refused
+    able = [t for t in sorted(world.hedge_paid) if rules.providers[t] not in chain.refused]
+    free = [t for t in able if world.pushed_us[t] <= world.now_us]
     elsewhere = [t for t in free if rules.providers[t] not in busy]
     same_only = all(provider in busy for provider in rules.providers)
     targets = elsewhere or (free if same_only else [])

@@ -100,11 +100,15 @@ class Ended(NamedTuple):
 
 
 class Failed(NamedTuple):
-    """See the table. ``asked_us``: the wait that the provider named, None where it named none."""
+    """See the table.
+
+    ``asked_us``: the wait that the provider named, None where it named none; ``not_again``: it will not have this call again.
+    """
 
     number: int
     code: str
     asked_us: int | None = None
+    not_again: bool = False
 
 
 class Due(NamedTuple):

@@ -80,6 +80,11 @@ def asked_wait_ms(headers: Mapping[str, str], unix_s: float) -> int | None:
     return None if wait_s is None else int(wait_s * 1000)
 
 
+def says_not_again(headers: Mapping[str, str]) -> bool:
+    """Whether a provider says that this call must not be made to it again, as its SDK would obey it."""
+    return headers.get("x-should-retry", "").strip().lower() == "false"
+
+
 def retry_after_s(value: str | None, unix_s: float) -> float | None:
     """Seconds of a Retry-After header (a number, or an HTTP date); None for none and for nonsense."""
     if value is None:

@@ -25,7 +25,13 @@ from edge.policy.moves import (
 CODES = ("overloaded", "rate_limited", "ttft_timeout", "stall_timeout", "bad_request", "incomplete_upstream")
 NUMBERS = st.sampled_from([0, 0, 0, 1, 1, 2, -1])
 """Which of the attempts in flight; below 0 the latest, in flight or not."""
-FAILURES = st.builds(Failed, NUMBERS, st.sampled_from(CODES), st.sampled_from([None, None, 0, 200_000]))
+FAILURES = st.builds(
+    Failed,
+    NUMBERS,
+    st.sampled_from(CODES),
+    st.sampled_from([None, None, 0, 200_000]),
+    st.sampled_from([False, False, False, True]),
+)
 SILENCES = st.builds(Silent, st.sampled_from(["hedge_ttft", "hedge_stall"]))
 RARE = st.sampled_from([Forbidden()] * 6 + [Stopped(), Began()])
 EVENTS = st.one_of(
@@ -82,12 +88,15 @@ class History:
         self.started, self.running, self.dropped = [], set(), set()
         self.committed, self.ended, self.forbidden, self.paid = None, None, False, {True: 0, False: 0}
         self.stopped = False
-        self.called, self.owed = set(), 0
+        self.called, self.owed, self.targets, self.refused = set(), 0, {}, set()
 
     def take(self, event, actions, world):
+        running = set(self.running)
         if isinstance(event, Ended | Failed):
             self.running.discard(event.number)
         self.forbidden |= isinstance(event, Forbidden)
+        if isinstance(event, Failed) and event.not_again and event.number in running:
+            self.refused.add(self.targets[event.number])
         for action in actions:
             assert self.ended is None, "nothing follows the end"
             match action:
@@ -96,7 +105,8 @@ class History:
                     assert not self.forbidden or not self.started, "never after a side effect"
                     assert not self.stopped
                     assert number == len(self.started) < self.rules.attempts_max
-                    provider = self.rules.providers[action.target]
+                    provider = self.targets[number] = self.rules.providers[action.target]
+                    assert provider not in self.refused, "never again where that was said"
                     self.owed += provider in self.called and not action.reason.startswith("hedge")
                     self.called.add(provider)
                     self.started.append(action)

@@ -31,6 +31,7 @@ from edge.policy.retries import (
     asked_wait_us,
     backoff_us,
     retry_after_s,
+    says_not_again,
 )
 
 RULES = Rules(attempts_max=3, backoff_ms=100, deadline_us=10_000_000, providers=("one",))
@@ -81,6 +82,28 @@ def test_a_wait_that_was_asked_for_is_waited_elsewhere():
     told = world(targets=2, pushed_us=(5_000_000, 0))
     chain, _ = step(chain, Failed(1, "overloaded"), told, TWO)
     assert (chain.again.target, chain.again_us) == (1, 200_000)
+
+
+def test_a_provider_that_says_not_again_is_not_called_again():
+    """By x-should-retry: false, which its SDK would obey; another route still is, and nothing of it once that failed too."""
+    said = Failed(0, "upstream_error", None, not_again=True)
+    assert after(said)[1] == (End(0),)
+    chain, actions = after(said, rules=TWO)
+    assert actions == (Start(1, 1, "fallback", "upstream_error", 0, 0),)
+    hedged = step(chain, Silent("hedge_ttft"), world(targets=2), TWO._replace(in_flight_max=1))[1]
+    assert [action.target for action in hedged if isinstance(action, Start)] == [1], "nor by a hedge"
+    chain, _ = step(chain, Failed(1, "overloaded"), world(targets=2), TWO)
+    assert chain.again.target == 1
+    chain, actions = step(chain, Due(), world(chain.again_us, targets=2, open=frozenset({0})), TWO)
+    assert actions == (End(1),)
+
+
+@pytest.mark.parametrize(
+    ("said", "no"), [("false", True), (" False ", True), ("true", False), ("0", False), (None, False)]
+)
+def test_what_says_not_again(said, no):
+    """That one word and no other."""
+    assert says_not_again({} if said is None else {"x-should-retry": said}) is no
 
 
 def test_a_provider_that_asked_to_be_left_alone_is_left_alone():

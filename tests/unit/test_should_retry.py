@@ -12,7 +12,7 @@ from edge.app import build_app
 from schemas.outcomes import ERRORS
 from schemas.settings import ApiKey
 from tests.support.asgi import get, post
-from tests.support.running import BODY, edge_with
+from tests.support.running import BODY, ONE_ROUTE, edge_with
 from tests.support.upstream import CUT, HANG, OK, Script
 
 KEY = "a client's key"
@@ -71,6 +71,16 @@ async def test_a_wait_that_is_asked_for_goes_on(stream):
     async with edge_with(script, keys=KEYS, retry={"max_attempts": 1}) as edge:
         answer = await post(build_app(edge.service), CHAT, BODY | {"stream": stream}, AUTH).done()
     assert (answer.status, answer.headers["retry-after"]) == (429, "7")
+
+
+@pytest.mark.parametrize(("said", "calls"), [("false", 1), ("true", 3)])
+async def test_what_a_provider_says_of_itself_is_obeyed(said, calls):
+    """Its x-should-retry: false is the end where there is no other route; our own answer goes by its code all the same."""
+    script = status_of(503, **{"x-should-retry": said})
+    async with edge_with(script, keys=KEYS, default_route=ONE_ROUTE) as edge:
+        answer = await post(build_app(edge.service), CHAT, BODY, AUTH).done()
+    assert (answer.status, answer.headers["x-should-retry"]) == (503, "true")
+    assert len(edge.upstream.calls) == calls
 
 
 @pytest.mark.parametrize(("status", "retry"), [(429, "true"), (500, "false")])
