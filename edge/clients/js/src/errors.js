@@ -7,7 +7,7 @@
 /**
  * @typedef {object} ErrorDetails
  * @property {string} code the edge's word (`resume_expired`, `stall_timeout` …), or one of the library's: `aborted`,
- *   `unreachable`, `session_timeout`, `read_timeout`, `frame_too_large`, `refused`
+ *   `unreachable`, `session_timeout`, `read_timeout`, `frame_too_large`, `foreign_cursor`, `refused`
  * @property {number} [status] of the HTTP answer
  * @property {boolean} [retryable] whether the same call may be sent again by itself
  * @property {number} [retryAfterMs]

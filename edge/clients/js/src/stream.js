@@ -181,6 +181,8 @@ export class Stream {
       for await (const frame of this.#frames()) {
         if (frame.id === undefined) this.#beside(frame);
         const item = this.#answer.take(frame);
+        const over = this.#answer.end !== null || this.#answer.failure !== null;
+        if (over && (seqOf(frame.id) ?? after) < after) throw this.#foreign(after);
         if (this.#answer.end !== null) this.#finished.resolve(this.#answer.end);
         if (this.#answer.failure !== null) throw this.#failed(this.#answer.failure);
         if (item !== null && item.seq > after) yield item;
@@ -215,6 +217,15 @@ export class Stream {
     const { onHeartbeat, onResent } = this.#options;
     if (event === "heartbeat") onHeartbeat?.(/** @type {any} */ (objectIn(data)));
     if (event === "resent") onResent?.(/** @type {any} */ (objectIn(data)));
+  }
+
+  /**
+   * A place behind the end is another stream's: it would leave out what nobody has taken.
+   * @param {number} after
+   */
+  #foreign(after) {
+    const { generationId, session } = this;
+    return new StreamError(`${after} is no seq of this stream`, { code: "foreign_cursor", generationId, session });
   }
 
   /** @param {Record<string, any>} fields */

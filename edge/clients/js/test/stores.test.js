@@ -1,7 +1,7 @@
 /** One contract for all stores: memory, a folder of files, IndexedDB. */
 
 import assert from "node:assert/strict";
-import { appendFile, mkdtemp, readFile, readdir, rm, stat } from "node:fs/promises";
+import { appendFile, mkdtemp, readFile, readdir, rename, rm, stat, symlink } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { test } from "node:test";
@@ -101,6 +101,20 @@ test("file: half a line, as a process leaves it that died while writing, is as i
   await appendFile(join(folder, file), whole.trim().split("\n")[0].slice(0, 30));
   await fileStore(folder).save(position("a", 1), [frame(1)]);
   assert.deepEqual(await fileStore(folder).load("a"), { position: position("a", 1), frames: [frame(0), frame(1)] });
+});
+
+test("file: a full disk is an error, and what it left of a line costs nothing that is stored later", { skip: process.platform !== "linux" && "no /dev/full" }, async (t) => {
+  const folder = await folderFor(t);
+  const store = fileStore(folder);
+  await store.save(position("a", 0), [frame(0)]);
+  const path = join(folder, (await readdir(folder))[0]);
+  await rename(path, `${path}.kept`);
+  await symlink("/dev/full", path);
+  await assert.rejects(store.save(position("a", 1), [frame(1)]), { code: "ENOSPC" });
+  await rename(`${path}.kept`, path);
+  await appendFile(path, '{"frame":{"id":"1-');
+  await store.save(position("a", 1), [frame(1)]);
+  assert.deepEqual(await store.load("a"), { position: position("a", 1), frames: [frame(0), frame(1)] });
 });
 
 test("file: positions that are over do not pile up, and events stay", async (t) => {

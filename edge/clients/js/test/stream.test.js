@@ -146,6 +146,15 @@ test("a session that was left can be gone on with: the same items again, the sto
   assert.equal(await resume("another", { store }), undefined);
 });
 
+test("a place behind the end is another stream's, and is refused instead of leaving everything out", async (t) => {
+  const store = memoryStore();
+  const { stream } = await generating(t, FRAMES, { store });
+  await all(stream);
+  const again = await resume(stream.session, { store, after: 77 });
+  await assert.rejects(all(again), { code: "foreign_cursor", text: WORDS.join("") });
+  assert.deepEqual(await all(await resume(stream.session, { store, after: 5 })), []);
+});
+
 test("a session whose events were too many to keep is read from the server where the kept ones end", async (t) => {
   const store = memoryStore();
   const { gateway, stream } = await generating(t, FRAMES, { store, limits: { ...QUICK, journalCharsMax: 150 } });

@@ -49,7 +49,12 @@ export function fileStore(folder, { keep = SESSIONS_KEPT, overCharsMax = OVER_CH
       if (first) await mkdir(folder, { recursive: true, mode: 0o700 });
       const said = lineOf({ position });
       const text = frames.map((frame) => lineOf({ frame })).join("") + said;
-      await appendFile(path, (first ? "\n" : "") + text, { mode: 0o600 }); // half a line may stand there
+      try {
+        await appendFile(path, (first ? "\n" : "") + text, { mode: 0o600 }); // half a line may stand there
+      } catch (error) {
+        over.delete(session); // on a full disk, too: the next save is a first one again
+        throw error;
+      }
       const chars = (over.get(session) ?? 0) + said.length;
       over.set(session, chars);
       if (chars > overCharsMax) {
