@@ -19,7 +19,8 @@ def test_every_kind_of_client_loses_nothing(capfd):
     """Cut at random over two edges that die and freeze, no kind of client loses, repeats or reorders an event."""
     result = CliRunner().invoke(drill.app, ["resume", "--cuts", str(CUTS), "--json"])
     said = json.loads(capfd.readouterr().out)
-    assert (result.exit_code == 0) is (said["wrong"] == said["unended"] == [])
+    assert (result.exit_code == 0) is said["ok"] is (said["wrong"] == said["unended"] == [])
+    assert said["complaints"] == []
     assert said["cuts"] >= CUTS
     assert (said["lost"], said["repeated"], said["reordered"], said["wrong"]) == (0, 0, 0, [])
     assert len(said["streams"]) == 8
