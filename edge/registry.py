@@ -22,6 +22,7 @@ from edge.replays import Replays
 from edge.stopping import met
 from schemas.codec import Codec
 from schemas.events import CancelRequested, ClientReader, Kind, ToolStatus
+from schemas.lifecycle import State
 from schemas.records import ControlKind, ControlRecord
 from schemas.settings import Settings
 
@@ -75,6 +76,14 @@ class Registry:
 
     def __len__(self) -> int:
         return self._running
+
+    @property
+    def full(self) -> bool:
+        """Whether as many run as may; one whose terminal is on its way to the log has given its slot back already."""
+        most = self._settings.limit.generations
+        if self._running < most:
+            return False
+        return sum(entry.generation.state is not State.FINALIZED for entry in self.running()) >= most
 
     def unacked_share(self) -> int:
         """How many bytes of one generation may wait for the log: one more share does not make the whole larger.

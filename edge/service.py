@@ -227,7 +227,7 @@ class EdgeService:
         if self.stopping:
             raise LogAway(STOPPING)
         self.health.check(model, [t.route.provider for t in targets], self.clock.now_us())
-        if len(self.registry) >= self.settings.limit.generations:
+        if self.registry.full:
             raise Busy("this edge runs as many generations as it may (limit.generations)")
 
     def _born(

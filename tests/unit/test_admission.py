@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from edge.admission import ProviderFull, TenantFull, WaitedTooLong
 from edge.app import build_app
+from edge.health import ProvidersAway
 from edge.log import LogAway
 from edge.queueing import Ask, Bounds, Full, Queue, Rules, Stand
 from schemas.events import Kind
@@ -229,7 +230,7 @@ async def one(edge, caller, script, delay_ms, then, headers):
         beginning.cancel()
     await asyncio.wait([beginning])
     if beginning.cancelled() or beginning.exception() is not None:
-        refused = (TenantFull, ProviderFull, WaitedTooLong, LogAway, type(None))
+        refused = (TenantFull, ProviderFull, WaitedTooLong, LogAway, ProvidersAway, type(None))
         assert beginning.cancelled() or isinstance(beginning.exception(), refused)
         return
     entry = beginning.result()
@@ -300,6 +301,23 @@ async def test_no_room_in_time():
         with pytest.raises(LogAway):
             await waiting
         assert entry.finished
+
+
+async def test_a_slot_that_is_given_back_is_room_on_the_edge_too():
+    """Whose terminal is on its way to the log holds nobody up: who waited for its slot is not told that the edge is full."""
+    async with edge_with(STUCK, admission=ONE_AT_ONCE, limit={"generations": 2}) as edge:
+        first = await edge.begin()
+        waiting = asyncio.ensure_future(edge.begin())
+        await until(lambda: edge.service.admission.queue.waiting == 1)
+        beside = await edge.begin(caller=OTHER)
+        edge.log.hold()
+        edge.service.registry.erase(first.generation.id)
+        await until(lambda: len(edge.service.registry) == 3 or waiting.done())
+        edge.log.release()
+        entries = [first, beside, await waiting]
+        for entry in entries[1:]:
+            edge.service.registry.erase(entry.generation.id)
+        await asyncio.gather(*(edge.over(entry) for entry in entries))
 
 
 async def test_a_repeated_key_takes_no_slot():

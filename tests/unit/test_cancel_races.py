@@ -4,9 +4,11 @@ import asyncio
 
 import pytest
 
+from edge.holdings import CLAIM_US
 from schemas.events import CancelRequested, Kind, Outcome
 from schemas.settings import ApiKey
-from tests.support.running import ONE_ROUTE, ends_of
+from tests.support.once import call
+from tests.support.running import ONE_ROUTE, edge_with, ends_of
 from tests.support.upstream import CUT, DONE, HANG, Script, chunk, finish
 from tests.support.virtual import RunningEdge, ScriptedUpstream, clock_of, virtually
 from tests.support.waiting import until
@@ -152,3 +154,27 @@ def test_a_soft_cancel_keeps_an_answer_that_ends_in_time():
     records, _, _ = race(Script(chunk("a"), 0.1, finish() + DONE), (0.05, SOFT))
     end = records[-1].message_end
     assert (end.finish_reason, end.cancel.requested_by) == ("stop", "key-1")
+
+
+async def test_a_cancel_while_its_claim_is_decided(monkeypatch):
+    """The Idempotency-Key is claimed, the claim not read back yet: nobody is called, and the claim stands for its day."""
+    async with edge_with(OK) as edge:
+        claimed, whole = asyncio.Event(), edge.log.claim
+
+        async def claim(key, value):
+            await claimed.wait()
+            return await whole(key, value)
+
+        monkeypatch.setattr(edge.log, "claim", claim)
+        calling = asyncio.ensure_future(call(edge))
+        await until(lambda: Kind.MESSAGE_START in edge.kinds())
+        (entry,) = edge.service.registry.running()
+        edge.service.registry.cancel(entry.generation.id, SOFT)
+        claimed.set()
+        await calling
+        records = await edge.over(entry)
+        assert await call(edge) == (entry.generation.id, True)
+    terminal = held_to_a_cancel(records, edge, calls=0)
+    released = terminal.message_end.released
+    assert released.upstream_socket_us is None
+    assert released.claim_us > CLAIM_US
