@@ -132,11 +132,14 @@ class ContentClock:
     def trailing(self, attempt: int, end: AttemptEnd) -> StallRow | None:
         """The last gap, which the end of the attempt closed and not content; None where it is no longer than allowed.
 
-        The edge's own word for it (the last of ``end.gaps``) stands where there is one, since it knows what ended it.
+        The edge's own word for it (the last of ``end.gaps``) stands where there is one, since it knows what ended it. One
+        that measured by our threshold, or a shorter, and names none has seen none: it may have paused itself meanwhile.
         """
         told = end.gaps[-1] if end.gaps else None
         if told is not None and told.ended_by is not EndedBy.CONTENT:
             return _row(attempt, told, self.last_seq)
+        if end.stall_threshold_us is not None and end.stall_threshold_us <= self.threshold_us:
+            return None
         if self.last_us is None or end.dispatched_us is None or end.outcome in (Outcome.OK, Outcome.LOST):
             return None
         gap_us = end.dispatched_us + end.elapsed_us - self.last_us

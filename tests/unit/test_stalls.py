@@ -76,6 +76,13 @@ def test_there_is_no_last_gap_where_nothing_says_how_long():
     assert clock_of().trailing(0, ended()) is None
 
 
+def test_an_edge_that_measured_and_names_no_last_gap_has_seen_none():
+    """The time behind the last content was its own pause; one that measured by a longer threshold cannot know."""
+    clock = clock_of(100_000)
+    assert clock.trailing(0, ended(stall_threshold_us=THRESHOLD_US)) is None
+    assert clock.trailing(0, ended(stall_threshold_us=THRESHOLD_US + 1)).length_us == 9_900_000
+
+
 def test_the_edges_word_on_the_last_gap_stands():
     """It knows what ended it and how long it was."""
     gap = Gap(content_index=0, start_us=100_000, length_us=5_000_000, ended_by=EndedBy.DISCONNECT)
