@@ -1,7 +1,7 @@
 """The two reading passes over raw FetchRequests: the tail at the end, the catch-up from below.
 
-One tail request covers all partitions that have a reader; it waits at the broker, so an idle edge costs nothing. The
-catch-up pass reads partitions whose readers stand below the tail, without waiting. Both hand
+One tail request to each broker covers all of its partitions that have a reader; it waits there, so an idle edge costs
+nothing. The catch-up pass reads partitions whose readers stand below the tail, without waiting. Both hand
 what they fetched to ``PartitionReaders``; a reader passes from one to the other by its position alone. FetchRequest is
 aiokafka's internal API: the version is pinned and the contract suite proves it (a consumer per replay costs 100 times
 as much, see docs/decisions.md).
@@ -11,7 +11,7 @@ Before: ``passes``. After: ``kafka`` owns it.
 
 import asyncio
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Callable, Container, Iterable
 from typing import Any
 
 import structlog
@@ -31,6 +31,8 @@ FETCH_BYTES = 256 * 1024
 LATEST_S = 0.25
 """So long a fetched range serves who comes for it as well: a resume looks at its cursor's record, then reads on from it."""
 RETRY_S = 0.1
+LOOK_AGAIN_S = 0.05
+"""While one broker lets us wait, so often it is looked what is wanted of the others."""
 _OUT_OF_RANGE = 1
 _EARLIEST = -2
 log = structlog.get_logger()
@@ -101,36 +103,91 @@ class Fetcher:
         self._changed.set()
 
     async def _tail(self) -> None:
-        while True:
-            wanted = {}
-            for number, readers in self._partitions.items():
-                if not readers.readers:
-                    continue
-                highest = max(r.position for r in readers.readers)
-                if readers.tail_from is None or highest > readers.tail_from:
-                    readers.tail_from = highest
-                wanted[number] = readers.tail_from
-            if not wanted:
-                self._changed.clear()
-                await self._changed.wait()
-                continue
-            for number, fetched in await self._fetch("tail", wanted, TAIL_WAIT_MS):
-                readers = self._partitions[number]
-                if readers.tail_from == fetched.start:
-                    readers.tail_from = fetched.end
-                readers.offer(fetched)
+        def wanted(readers: PartitionReaders) -> int | None:
+            if not readers.readers:
+                return None
+            highest = max(reader.position for reader in readers.readers)
+            if readers.tail_from is None or highest > readers.tail_from:
+                readers.tail_from = highest
+            return readers.tail_from
+
+        def taken(number: int, fetched: Fetched) -> None:
+            readers = self._partitions[number]
+            if readers.tail_from == fetched.start:
+                readers.tail_from = fetched.end
+            readers.offer(fetched)
+
+        await self._pass("tail", TAIL_WAIT_MS, wanted, taken)
 
     async def _catch_up(self) -> None:
-        while True:
-            places = {number: readers.wanted() for number, readers in self._partitions.items()}
-            wanted = {number: offset for number, offset in places.items() if offset is not None}
-            if not wanted:
-                self._changed.clear()
-                await self._changed.wait()
+        def taken(number: int, fetched: Fetched) -> None:
+            self._partitions[number].offer(fetched)
+            self._keep(number, fetched)
+
+        await self._pass("catch_up", CATCH_UP_WAIT_MS, PartitionReaders.wanted, taken)
+
+    async def _pass(
+        self,
+        which: str,
+        wait_ms: int,
+        wanted: Callable[[PartitionReaders], int | None],
+        taken: Callable[[int, Fetched], None],
+    ) -> None:
+        """Ask each broker for what its partitions want; a broker that does not answer holds up none of the others."""
+        client, asking = self._clients[which], dict[int, asyncio.Task[list[tuple[int, Fetched]]]]()
+        try:
+            while True:
+                by_node, leaderless = self._wanted(client, wanted, asking)
+                for node, places in by_node.items():
+                    asked = self._in_turn(which, places)
+                    asking[node] = asyncio.create_task(self._asked(client, node, asked, wait_ms))
+                if not asking:
+                    await (self._again(client) if leaderless else self._news())
+                    continue
+                await asyncio.wait(asking.values(), timeout=LOOK_AGAIN_S, return_when=asyncio.FIRST_COMPLETED)
+                for node in [node for node, task in asking.items() if task.done()]:
+                    for number, fetched in asking.pop(node).result():
+                        taken(number, fetched)
+        finally:
+            for task in asking.values():
+                task.cancel()
+            await asyncio.gather(*asking.values(), return_exceptions=True)
+
+    async def _news(self) -> None:
+        self._changed.clear()
+        await self._changed.wait()
+
+    def _wanted(
+        self, client: AIOKafkaClient, wanted: Callable[[PartitionReaders], int | None], busy: Container[int]
+    ) -> tuple[dict[int, list[tuple[int, int, int]]], bool]:
+        """What is to be asked of each broker that is not being asked; and whether something wants a leader."""
+        by_node, leaderless = defaultdict[int, list[tuple[int, int, int]]](list), False
+        for number, readers in self._partitions.items():
+            leader = client.cluster.leader_for_partition(TopicPartition(self._topic, number))
+            if leader is not None and leader in busy:
                 continue
-            for number, fetched in await self._fetch("catch_up", wanted, CATCH_UP_WAIT_MS):
-                self._partitions[number].offer(fetched)
-                self._keep(number, fetched)
+            offset = wanted(readers)
+            if offset is None:
+                continue
+            if leader is None or leader < 0:
+                leaderless = True
+            else:
+                by_node[leader].append((number, offset, FETCH_BYTES))
+        return by_node, leaderless
+
+    def _in_turn(self, which: str, asked: list[tuple[int, int, int]]) -> list[tuple[int, int, int]]:
+        """Only the first with news may answer a record above FETCH_BYTES: they take turns."""
+        self._turns[which] += 1
+        turn = self._turns[which] % len(asked)
+        return asked[turn:] + asked[:turn]
+
+    async def _asked(
+        self, client: AIOKafkaClient, node: int, asked: list[tuple[int, int, int]], wait_ms: int
+    ) -> list[tuple[int, Fetched]]:
+        found = await self._ask(client, node, asked, wait_ms)
+        if found is None:
+            await self._again(client)
+        return found or []
 
     def _keep(self, number: int, fetched: Fetched) -> None:
         """For a moment. It never says that the log had nothing behind it: that was before the next reader came."""
@@ -141,26 +198,6 @@ class Fetcher:
     def _outdated(self, number: int, kept: Fetched) -> None:
         if self._latest.get(number) is kept:
             del self._latest[number]
-
-    async def _fetch(self, which: str, wanted: dict[int, int], wait_ms: int) -> list[tuple[int, Fetched]]:
-        client = self._clients[which]
-        by_node: dict[int, list[tuple[int, int, int]]] = defaultdict(list)
-        for number, offset in wanted.items():
-            leader = client.cluster.leader_for_partition(TopicPartition(self._topic, number))
-            if leader is not None and leader >= 0:
-                by_node[leader].append((number, offset, FETCH_BYTES))
-        self._turns[which] += 1
-        for (
-            asked
-        ) in by_node.values():  # only the first with news may answer a record above FETCH_BYTES: take turns
-            turn = self._turns[which] % len(asked)
-            asked[:] = asked[turn:] + asked[:turn]
-        answers = await asyncio.gather(
-            *(self._ask(client, node, asked, wait_ms) for node, asked in by_node.items())
-        )
-        if not by_node or not all(answers):
-            await self._again(client)
-        return [item for answer in answers if answer for item in answer]
 
     async def _again(self, client: AIOKafkaClient) -> None:
         client.force_metadata_update()
