@@ -12,7 +12,8 @@ from typing import Any, NamedTuple
 
 import typer
 from pydantic import BaseModel
-from rich.table import Table
+from rich.markup import escape
+from rich.padding import Padding
 
 from compose.commands.common import DEFAULT_DIR, FolderOption, JsonOption, out, print_json, target_of
 
@@ -37,16 +38,12 @@ def show(folder: FolderOption = DEFAULT_DIR, *, as_json: JsonOption = False) -> 
     if as_json:
         print_json({"file": target.config, "settings": {s.name: [s.value, s.source] for s in settings}})
         return
-    table = Table("setting", "value", "from", "what", header_style="bold")
     colours = {"environment": "yellow", "file": "green", "default": "dim"}
     for setting in settings:
-        table.add_row(
-            setting.name,
-            str(setting.value),
-            f"[{colours[setting.source]}]{setting.source}[/]",
-            setting.description,
-        )
-    out.print(table)
+        source = f"[{colours[setting.source]}]({setting.source})[/]"
+        out.print(f"[bold]{setting.name}[/] = {escape(str(setting.value))}  {source}", soft_wrap=True)
+        if setting.description:
+            out.print(Padding(f"[dim]{escape(setting.description)}[/]", (0, 0, 0, 4)))
     out.print(f"file: {target.config}" + ("" if target.config.exists() else " (there is none)"))
 
 

@@ -8,7 +8,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from compose.commands import export, keys, sql, up
+from compose.commands import config, export, keys, sql, up
 from compose.keys import of_settings
 from compose.logs import Terminal
 from compose.state import Folder, ServerInfo, StackState
@@ -55,6 +55,22 @@ def test_keys_list_shows_each_id_whole(narrow, monkeypatch, capsys):
     monkeypatch.setattr(keys, "_book", lambda _folder: Book())
     keys.show(as_json=False)
     assert "│ globex-development │" in capsys.readouterr().out
+
+
+def test_config_show_gives_each_name_whole(narrow, monkeypatch, capsys, tmp_path):
+    """A setting's name, which a file or a variable wants letter by letter, stands whole beside its value and source."""
+    monkeypatch.setattr(config, "out", Terminal(highlight=False, width=80))
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv(
+        "TOKENTRAIL_EDGE__CORS_ORIGINS", '["https://a-long-name.example", "https://x.example"]'
+    )
+    config.show(tmp_path / "none", as_json=False)
+    lines = capsys.readouterr().out.splitlines()
+    settings = [one for one in lines if not one.startswith(" ") and " = " in one]
+    assert "stream.heartbeat_s = 15.0  (default)" in settings
+    (origins,) = [one for one in settings if one.startswith("edge.cors_origins")]
+    assert origins.endswith("['https://a-long-name.example', 'https://x.example']  (environment)")
+    assert not any("…" in one for one in settings)
 
 
 @pytest.mark.parametrize("is_ours", [True, False])
