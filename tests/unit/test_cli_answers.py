@@ -67,7 +67,7 @@ def test_config_show_gives_each_name_whole(narrow, monkeypatch, capsys, tmp_path
     config.show(tmp_path / "none", as_json=False)
     lines = capsys.readouterr().out.splitlines()
     settings = [one for one in lines if not one.startswith(" ") and " = " in one]
-    assert "stream.heartbeat_s = 15.0  (default)" in settings
+    assert "stream.heartbeat_s = 15  (default)" in settings
     (origins,) = [one for one in settings if one.startswith("edge.cors_origins")]
     assert origins.endswith("['https://a-long-name.example', 'https://x.example']  (environment)")
     assert not any("…" in one for one in settings)
