@@ -7,7 +7,7 @@ import openai
 import pytest
 
 from compose.embedded.simulator import Simulator
-from tests.support.processes import KEY, two_edges
+from tests.support.processes import KEY, UNHURRIED, two_edges
 from tests.support.waiting import until
 
 pytestmark = pytest.mark.services
@@ -24,7 +24,7 @@ async def simulator():
 @pytest.fixture
 async def edges(topics, simulator, tmp_path):
     """Give two edge processes whose one provider speaks Responses."""
-    spoken = {"TOKENTRAIL_PROVIDERS__SIM__DIALECT": "openai.responses"}
+    spoken = UNHURRIED | {"TOKENTRAIL_PROVIDERS__SIM__DIALECT": "openai.responses"}
     async with two_edges(topics, simulator, tmp_path, spoken) as started:
         yield started
 

@@ -9,12 +9,12 @@ import pytest_asyncio
 
 from compose.embedded.simulator import Simulator
 from compose.embedded.simulator.chunks import TOOL_CALL_ID
-from tests.support.processes import HEADERS, two_edges
+from tests.support.processes import HEADERS, UNHURRIED, two_edges
 from tests.support.waiting import until
 
 pytestmark = [pytest.mark.services, pytest.mark.asyncio(loop_scope="module")]
 QUICK = {"tokens": 8, "ttft_ms": 20, "interval_ms": 5}
-RUNTIME = {
+RUNTIME = UNHURRIED | {
     "TOKENTRAIL_HEDGE__AFTER_S": "0.4",
     "TOKENTRAIL_HEDGE__STALL_AFTER_S": "0.5",
     "TOKENTRAIL_RETRY__BACKOFF_MS": "20",

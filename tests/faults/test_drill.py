@@ -15,6 +15,7 @@ CUTS = 120
 
 @pytest.mark.skipif(missing() is not None, reason=str(missing()))
 @pytest.mark.skipif(CHROMIUM is None, reason="Chromium is not installed here (make test installs it as root)")
+@pytest.mark.timeout(600)  # a stack, a browser and eight clients start, on a machine with other work
 def test_every_kind_of_client_loses_nothing(capfd):
     """Cut at random over two edges that die and freeze, no kind of client loses, repeats or reorders an event."""
     result = CliRunner().invoke(drill.app, ["resume", "--cuts", str(CUTS), "--json"])

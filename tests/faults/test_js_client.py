@@ -37,7 +37,7 @@ async def test_an_edge_that_dies_or_stands_still_ends_its_streams_once(edges, pr
         {"sdk": sdk, "url": first.url, "edges": [second.url], "key": KEY, "simulate": LONG} for sdk in READERS
     ]
     asking = asyncio.ensure_future(run([*node(), "resumed.mjs"], NODE_FOLDER, json.dumps(asked).encode()))
-    await until(lambda: sum(seen.chunks_sent > 30 for seen in provider.requests) == len(READERS), 60)
+    await until(lambda: sum(seen.chunks_sent > 100 for seen in provider.requests) == len(READERS), 60)
     first.signal(sent)
     outcomes = json.loads(await asking)
     for outcome in outcomes:

@@ -7,7 +7,7 @@ import httpx
 import pytest
 
 from tests.support.client import Reader, body, seqs
-from tests.support.processes import Edge, environment
+from tests.support.processes import UNHURRIED, Edge, environment, two_edges
 from tests.support.waiting import until
 
 KEYS, CALLS_EACH = 12, 4
@@ -30,6 +30,7 @@ async def race(edges, client, provider):
             keyed(client, edges[n % 2].url, body(tokens=8, interval_ms=2), key) for n in range(CALLS_EACH)
         ]
         found = await asyncio.gather(*calls)
+        assert {status for reader, _ in found for status in reader.statuses} == {httpx.codes.OK}
         assert [replayed for _, replayed in found].count(False) == 1
         assert len({reader.generation_id for reader, _ in found}) == 1
         first = found[0][0].frames
@@ -64,7 +65,7 @@ async def late(edges, client, topics, folder):
     """An edge that is ready has read the claims: a key of before it is answered from the log."""
     key = secrets.token_hex(8)
     first, _ = await keyed(client, edges[0].url, body(tokens=5), key)
-    third = Edge(folder, environment(topics), f"edge-3-{folder.name}")
+    third = Edge(folder, environment(topics, UNHURRIED), f"edge-3-{folder.name}")
     try:
         third.start()
         await third.until_ready()
@@ -75,12 +76,13 @@ async def late(edges, client, topics, folder):
     assert again.frames == first.frames
 
 
-async def test_of_one_key_one_generation_on_all_edges(edges, client, provider, topics, tmp_path):
+async def test_of_one_key_one_generation_on_all_edges(client, provider, topics, tmp_path):
     """A race of two edges, a retry elsewhere while the first streams, an edge that comes later: one call of the provider."""
-    await race(edges, client, provider)
-    await retry(edges, client, provider)
-    before = len(provider.requests)
-    await late(edges, client, topics, tmp_path)
+    async with two_edges(topics, provider, tmp_path, UNHURRIED) as edges:
+        await race(edges, client, provider)
+        await retry(edges, client, provider)
+        before = len(provider.requests)
+        await late(edges, client, topics, tmp_path)
     assert len(provider.requests) == before + 1
 
 

@@ -9,7 +9,7 @@ import pytest_asyncio
 
 from compose.embedded.simulator import Simulator
 from tests.support.client import Reader, body, new_client, seqs
-from tests.support.processes import two_edges
+from tests.support.processes import UNHURRIED, two_edges
 from tests.support.waiting import until
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
@@ -27,7 +27,7 @@ async def provider():
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def edges(topics, provider, tmp_path_factory):
     """Two edges for the file."""
-    async with two_edges(topics, provider, tmp_path_factory.mktemp("edges")) as started:
+    async with two_edges(topics, provider, tmp_path_factory.mktemp("edges"), UNHURRIED) as started:
         yield started
 
 

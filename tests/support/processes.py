@@ -25,6 +25,8 @@ TWENTIETH = {
     "TOKENTRAIL_PIPELINE__COMMIT_INTERVAL_S": "0.2",
     "TOKENTRAIL_SINK__BATCH_AGE_S": "0.1",
 }
+UNHURRIED = {"TOKENTRAIL_PIPELINE__ORPHAN_AFTER_S": "60", "TOKENTRAIL_LOG__DELIVERY_S": "20"}
+"""The real times of log and finder, for tests about something else: a busy machine is no log that is away."""
 READY_S = 90  # that of a machine with other work; a child that leaves is told at once
 
 
