@@ -15,7 +15,7 @@ from schemas.ids import uuid7
 from schemas.limits import Limit
 from tests.support.desk import OWNER, Scene
 from tests.support.dialects import HEADERS, OTHER, QUICK, world
-from tests.support.edge import CODEC
+from tests.support.edge import CODEC, settings_of
 from tests.support.waiting import until
 
 ASKED = {
@@ -174,10 +174,8 @@ async def test_a_silent_archive_keeps_nobody_waiting_in_line():
     """Requests for what only the archive can have do not stand before those for what the log has."""
     archive = SimpleNamespace(find=lambda *_: asyncio.Event().wait())
     scene = await Scene("log", archive=archive).written()
-    settings = scene.desk._settings.limit
-    old = [
-        scene.desk.history(OWNER, uuid7(1_000 + number, number)) for number in range(settings.histories + 1)
-    ]
+    at_once = settings_of().limit.histories
+    old = [scene.desk.history(OWNER, uuid7(1_000 + number, number)) for number in range(at_once + 1)]
     asking = [asyncio.create_task(one) for one in old]
     await settled()
     async with asyncio.timeout(5):
