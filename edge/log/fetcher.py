@@ -1,8 +1,9 @@
 """The two reading passes over raw FetchRequests: the tail at the end, the catch-up from below.
 
-One tail request to each broker covers all of its partitions that have a reader; it waits there, so an idle edge costs
-nothing. The catch-up pass reads partitions whose readers stand below the tail, without waiting. Both hand
-what they fetched to ``PartitionReaders``; a reader passes from one to the other by its position alone. FetchRequest is
+One tail request to each broker covers all of its partitions that have a reader at their end; it waits there, so an idle
+edge costs nothing. The catch-up pass reads for whoever stands below, without waiting, and one range ahead of who has not come
+back for the last. Both hand what they fetched to ``PartitionReaders``; a reader passes from one to the other by its position,
+and what lies before the end is not fetched by both. FetchRequest is
 aiokafka's internal API: the version is pinned and the contract suite proves it (a consumer per replay costs 100 times
 as much, see docs/decisions.md).
 
@@ -104,9 +105,13 @@ class Fetcher:
 
     async def _tail(self) -> None:
         def wanted(readers: PartitionReaders) -> int | None:
-            if not readers.readers:
+            at_end = [reader.position for reader in readers.readers if reader.caught_up]
+            if not at_end:
+                if readers.tail_from is not None:
+                    readers.tail_from = None  # who is behind is the catch-up's: both would fetch the same
+                    self._changed.set()
                 return None
-            highest = max(reader.position for reader in readers.readers)
+            highest = max(at_end)
             if readers.tail_from is None or highest > readers.tail_from:
                 readers.tail_from = highest
             return readers.tail_from
@@ -123,6 +128,7 @@ class Fetcher:
         def taken(number: int, fetched: Fetched) -> None:
             self._partitions[number].offer(fetched)
             self._keep(number, fetched)
+            self._changed.set()  # who came to the end is the tail's from now on
 
         await self._pass("catch_up", CATCH_UP_WAIT_MS, PartitionReaders.wanted, taken)
 

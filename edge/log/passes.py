@@ -29,6 +29,8 @@ class Fetched(NamedTuple):
     records: Sequence[tuple[int, int, bytes | None, bytes | None]]  # offset, timestamp_ms, key, value
 
 
+AHEAD_RANGES_MAX = 1
+"""So many ranges are fetched for a reader that has not come back for the last one: what it has may hold the end."""
 _offset_of = attrgetter("offset")
 
 
@@ -48,6 +50,7 @@ class KeyReader:
         self._records: list[Raw] = []
         self._bytes = 0
         self._progress = False
+        self._ahead = 0
         self._timestamp_ms: int | None = None
         self._error: Exception | None = None
         self._wake: asyncio.Future[None] | None = None
@@ -57,17 +60,23 @@ class KeyReader:
         """Whether a pass may give it more."""
         return not self.closed and self._bytes < BUFFER_BYTES_MAX
 
+    @property
+    def hungry(self) -> bool:
+        """Whether a pass is worth making for it: it waits, or nothing was fetched ahead of it yet."""
+        waits = self._wake is not None and not self._wake.done()
+        return self.wants and (waits or self._ahead < AHEAD_RANGES_MAX)
+
     async def read(self) -> Progress:
         """See edge.log.Reader."""
         while not (self._records or self._progress):
             if self._error is not None:
                 raise self._error
             self._wake = asyncio.get_running_loop().create_future()
+            self._on_change(self)
             await self._wake
         records, self._records = self._records, []
-        was_full, self._bytes, self._progress = not self.wants, 0, False
-        if was_full:
-            self._on_change(self)
+        self._ahead, self._bytes, self._progress = 0, 0, False
+        self._on_change(self)
         return Progress(records, self.position, self.caught_up, self._timestamp_ms)
 
     def close(self) -> None:
@@ -92,6 +101,7 @@ class KeyReader:
         if fetched.records:
             self._timestamp_ms = fetched.records[-1][1]
         self.position = fetched.end
+        self._ahead += 1
         self.caught_up = reached_end
         if news:
             self._progress = True
@@ -118,7 +128,7 @@ class PartitionReaders:
         ago: a long replay keeps nobody waiting who needs little.
         """
         tail = self.tail_from
-        behind = [r for r in self.readers if r.wants and (tail is None or r.position != tail)]
+        behind = [r for r in self.readers if r.hungry and (tail is None or r.position != tail)]
         if not behind:
             return None
         self._turns += 1

@@ -23,6 +23,17 @@ def fetched(start, end, high_watermark, *records):
     return Fetched(start, end, high_watermark, [(o, 1_000 + o, key, b"%d" % o) for o, key in records])
 
 
+class Waiting:
+    """A future of somebody who waits, whatever comes."""
+
+    def done(self):
+        """He still waits."""
+        return False
+
+    def set_result(self, _):
+        """He is not in this test."""
+
+
 class World:
     """A partition that grows, with holes, and two passes whose fetches arrive late and in any order."""
 
@@ -72,7 +83,9 @@ class World:
                 assert all(offset < progress.position for offset in got)
 
     def finish(self):
-        """Serve everybody to the end, as the catch-up pass would."""
+        """Serve everybody to the end, as the catch-up pass would: all of them wait for more."""
+        for reader in self.readers.readers:
+            reader._wake = Waiting()
         while any(reader.wants and reader.position < self.end for reader in self.readers.readers):
             self.fetch(self.readers.wanted(), 3)
             self.arrive(-1)
@@ -131,6 +144,8 @@ def caught_up_after(starts, *, end, size):
     """Give how many fetches the catch-up pass makes until each of the readers that begin there stands at the end."""
     readers, fetches, after = PartitionReaders(), 0, {}
     standing = {start: reader_at(start, key=b"%d" % start) for start in starts}
+    for reader in standing.values():
+        reader._wake = Waiting()
     readers.readers |= set(standing.values())
     readers.tail_from = end
     while (position := readers.wanted()) is not None:
@@ -147,6 +162,29 @@ def test_a_long_replay_keeps_nobody_waiting():
     assert long <= 102
     swarm = caught_up_after(range(0, 1_000, 7), end=1_000, size=10)
     assert max(swarm) <= 2 * 100  # the whole partition once, and half of the turns for those who waited
+
+
+async def test_nothing_is_fetched_far_ahead_of_a_reader():
+    """One range ahead of who has not come back for the last one; who waits is served again and again."""
+    asked = []
+    reader = reader_at(0, on_change=asked.append)
+    readers = PartitionReaders()
+    readers.readers.add(reader)
+    readers.offer(fetched(0, 2, 99, (0, b"a")))
+    assert readers.wanted() is None
+    assert [raw.offset for raw in (await reader.read()).records] == [0]
+    assert asked == [reader]
+    assert readers.wanted() == 2
+    readers.offer(fetched(2, 4, 99, (2, b"b")))
+    assert readers.wanted() is None
+    waiting = asyncio.ensure_future(reader.read())
+    await asyncio.sleep(0)
+    assert asked == [reader, reader]
+    for start in (4, 6, 8):
+        assert readers.wanted() == start
+        readers.offer(fetched(start, start + 2, 99, (start, b"b")))
+    readers.offer(fetched(10, 12, 99, (10, b"a")))
+    assert [raw.offset for raw in (await waiting).records] == [10]
 
 
 def test_the_lowest_wanted_position_leaves_the_tail_to_its_own_pass():
