@@ -219,6 +219,20 @@ async def test_who_comes_a_moment_later_reads_the_same_to_the_end(log):
         offsets += await written(log, 18, key, b"%d" % number)
 
 
+async def test_a_burst_of_others_leaves_nobody_behind(log):
+    """A reader at the end, whose key is silent while others write more than one fetch holds, gets its next record."""
+    key, other = new_key(), new_key()
+    reader = log.reader(19, key, await end_of(log, 19), every=True)
+    while not (await reader.read()).caught_up:
+        pass
+    reader.every = False
+    for _ in range(3):
+        await written(log, 19, other, *[bytes(20_000)] * 40)
+        await written(log, 19, key, b"mine")
+        assert [raw.value for raw in await drain(reader, 1)] == [b"mine"]
+    reader.close()
+
+
 async def test_an_offset_before_the_log_start_is_gone(backend):
     """Reading what retention took is an error that says where the log begins now; later offsets are not touched."""
     log, key = backend.log, new_key()
