@@ -30,8 +30,11 @@ MANY_CUTS = 1_000
 STREAM_WITHIN_S = 300
 """On a machine with much else to do an edge takes half a minute to come back; a client that sticks does so for ever."""
 REPLAY_WITHIN_S = 60
-RETRYABLE = (429, 502, 503, 504)
-"""What a call may be answered before anything began, while edges die and freeze; anything else is a finding."""
+REFUSALS = (429, 500, 502, 503, 504)
+"""What a call may be answered where nothing was said yet, while edges die and freeze; anything else is a finding.
+
+500 is ``edge_lost``; that of a bug is beside a traceback, which is found in the edge's log.
+"""
 
 
 class Drill:
@@ -85,7 +88,7 @@ class Drill:
     def _refused(self, name, status):
         """Nothing began, and that was said."""
         self.refused[f"{name}: {status}"] += 1
-        if status not in RETRYABLE:
+        if status not in REFUSALS:
             self.unended.append(f"{name}: refused with {status}")
 
     async def _judge(self, seen):
