@@ -4,10 +4,7 @@ import os
 import subprocess
 from pathlib import Path
 
-import pytest
-
 ROOT = Path(__file__).parents[2]
-SYSTEM = Path("/usr/bin/python3.11")
 
 
 def _python(folder: Path, name: str, refuses: str) -> Path:
@@ -20,7 +17,7 @@ def _python(folder: Path, name: str, refuses: str) -> Path:
 
 
 def _found(path: Path, python: str = "") -> subprocess.CompletedProcess[str]:
-    env = {"PATH": f"{path}{os.pathsep}/bin", "PYTHON": python}
+    env = {"PATH": f"{path}{os.pathsep}/bin", "PYTHON": python, "SYSTEM_BIN": str(path / "system")}
     return subprocess.run(
         ["/bin/sh", str(ROOT / "requirements" / "find-python")],
         env=env,
@@ -38,10 +35,16 @@ def test_an_optimised_python_on_the_path_is_taken(tmp_path: Path) -> None:
 
 def test_of_one_version_the_systems_optimised_build_comes_first(tmp_path: Path) -> None:
     """A Python that a version manager compiled without optimisation gives way to the system's own of that version."""
-    if subprocess.run([SYSTEM, "-c", "import venv, ensurepip"], capture_output=True, check=False).returncode:
-        pytest.skip("no system Python 3.11 with venv here")
+    system = _python(tmp_path / "system", "python3.11", refuses="nothing-at-all")
     _python(tmp_path, "python3.11", refuses="enable-optimizations")
-    assert _found(tmp_path).stdout == f"{SYSTEM}\n"
+    assert _found(tmp_path).stdout == f"{system}\n"
+
+
+def test_a_systems_build_that_is_not_optimised_changes_nothing(tmp_path: Path) -> None:
+    """Where neither is optimised (or it is a 3.11 that is too old), the PATH decides."""
+    _python(tmp_path, "python3.11", refuses="enable-optimizations")
+    _python(tmp_path / "system", "python3.11", refuses="enable-optimizations")
+    assert _found(tmp_path).stdout == "python3.11\n"
 
 
 def test_a_python_that_is_asked_for_is_taken_as_it_is(tmp_path: Path) -> None:
