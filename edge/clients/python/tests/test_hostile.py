@@ -125,6 +125,33 @@ def test_processes_share_a_store(tmp_path, names):
             assert store.get(name).state is State.COMPLETED
 
 
+OPENS = """
+import sys
+from tokentrail_client.store import Store
+
+print("ready", flush=True)
+sys.stdin.readline()
+for path in sys.argv[1:]:
+    Store(path).close()
+"""
+
+
+def test_processes_open_new_stores_at_the_same_moment(tmp_path):
+    """Several that begin the same new files at once all have them: SQLite refuses a change of mode without waiting."""
+    command = [sys.executable, "-c", OPENS, *(tmp_path / f"{nth}.db" for nth in range(60))]
+    environ = {"PYTHONPATH": str(Path(__file__).parents[1])}
+    pipe = subprocess.PIPE
+    running = [subprocess.Popen(command, stdin=pipe, stdout=pipe, text=True, env=environ) for _ in range(6)]
+    for process in running:
+        assert process.stdout.readline() == "ready\n"
+    for process in running:
+        process.stdin.write("\n")
+        process.stdin.flush()
+    for process in running:
+        process.communicate(timeout=60)
+        assert process.returncode == 0
+
+
 @pytest.mark.parametrize(
     "wrong", [PAGE, OTHERS, Reply((b"{}",), headers={"content-type": "application/json"})]
 )

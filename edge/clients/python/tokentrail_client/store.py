@@ -26,6 +26,8 @@ from tokentrail_client.states import State
 SESSIONS_MAX = 20
 """How many sessions are kept: the newest."""
 BUSY_S = 5.0
+"""How long another process may hold the file."""
+_OPEN_AGAIN_S = 0.02
 VERSION = 1
 """The form of the file."""
 _SCHEMA = """
@@ -81,6 +83,22 @@ class Store:
             raise self._failed(error) from error
 
     def _open(self) -> sqlite3.Connection:
+        """Open the file, and make its tables where it is new.
+
+        SQLite waits for whoever writes, but not where the file's mode changes: of several processes that begin a new
+        store at once all but one are refused there, and try again.
+        """
+        until_s = time.monotonic() + BUSY_S
+        while True:
+            try:
+                return self._opened()
+            except sqlite3.OperationalError as error:
+                busy = error.sqlite_errorcode & 0xFF == sqlite3.SQLITE_BUSY
+                if not busy or time.monotonic() > until_s:
+                    raise
+            time.sleep(_OPEN_AGAIN_S)
+
+    def _opened(self) -> sqlite3.Connection:
         if str(self._path) != ":memory:":
             Path(self._path).touch(mode=0o600)  # what a model says is for its reader
         db = sqlite3.connect(self._path, timeout=BUSY_S, isolation_level=None, check_same_thread=False)
