@@ -35,12 +35,13 @@ async def test_an_event_source_with_a_ticket(two, proxy, browser):
     context = await browser.new_context()
     page = await context.new_page()
     await page.goto(proxy.url)
-    cuts = iter([Cut(after_bytes=3000)])
-    proxy.plan = lambda: next(cuts, WHOLE)
     proxy.sever("fin")
+    before = proxy.cuts
+    # A browser opens connections in advance: which of them the stream takes is not ours to say.
+    proxy.plan = lambda: Cut(after_bytes=3000) if proxy.cuts == before else WHOLE
     seen, opened = await page.evaluate(READ, [begun["events_url"], begun["ticket"]])
     await context.close()
-    assert opened == 2
+    assert opened == 1 + proxy.cuts - before > 1
     numbers = [json.loads(data)["seq"] for _, _, data in seen]
     assert numbers == list(range(len(numbers)))
     assert [name for _, name, _ in seen if name in ("message_end", "generation_error")] == ["message_end"]

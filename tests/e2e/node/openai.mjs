@@ -59,9 +59,10 @@ export async function openai_responses(question) {
   });
 }
 
-// A call that runs on by itself: its events behind the first two, then what it came to, all found by its id.
+// A call that runs on by itself: left behind an event and taken up there, then what it came to, all found by its id.
 async function background(api, said) {
   const begun = await api.create({ ...said, background: true });
+  for await (const event of await api.retrieve(begun.id, { stream: true })) if (event.sequence_number >= 2) break;
   const events = await collected(await api.retrieve(begun.id, { stream: true, starting_after: 2 }));
   return { begun: begun.status, numbers: events.map((event) => event.sequence_number), ended: await api.retrieve(begun.id) };
 }
