@@ -42,8 +42,8 @@ BUSY_SHARE = 0.3
 """A load average above this share of the CPUs: figures are worth little."""
 
 
-ROW_LIMIT_S = 240.0
-"""A row takes half of it on two quiet cores."""
+ROW_LIMIT_S = 600.0
+"""More than twice what the longest row takes on two quiet cores."""
 
 
 class Measure(Protocol):
