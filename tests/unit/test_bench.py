@@ -174,6 +174,19 @@ def test_the_command_needs_a_checkout(tmp_path):
     assert "reference" in CliRunner().invoke(app, ["bench", "--help"]).output
 
 
+def test_the_command_offers_what_there_is(monkeypatch, capsys):
+    """Every row and every option of the measuring has its place in the command, and the options reach it."""
+    with pytest.raises(SystemExit):
+        main(["--help"])
+    options = set(re.findall(r"--[a-z][a-z-]+", capsys.readouterr().out)) - {"--help", "--rounds"}
+    passed = []
+    monkeypatch.setattr("compose.commands.bench.run_in_checkout", lambda *said: passed.extend(said[2]) or 0)
+    said = CliRunner().invoke(app, ["bench", "--help"], env={"COLUMNS": "200"}).output
+    assert [name for name in ROWS if name not in said] == []
+    assert CliRunner().invoke(app, ["bench", "edge", *options]).exit_code == 0
+    assert set(passed) == {"edge", *options}
+
+
 def test_the_command_passes_on_words_and_exit_code(tmp_path):
     """The child gets the words as they are and runs in the checkout; its exit code is the command's."""
     package = tmp_path / "tests" / "bench"
