@@ -30,7 +30,7 @@ async def test_a_stall_and_the_end(two, tab_on):
         (length,) = await texts(tab, ".in-stall")
         assert STALL_MS / 2 < float(length.split()[0]) * (1000 if " s " in length else 1) < STALL_MS * 2
         stall, stream, whole = await boxes(tab, ".stall", ".stream", "svg")
-        assert stream["x"] < stall["x"]
+        assert stream["x"] <= stall["x"]  # what was said before the silence may have come in one moment
         assert stall["x"] + stall["width"] < stream["x"] + stream["width"] + 1
         assert stall["width"] > whole["width"] / 2
         (first,), (end,) = await texts(tab, ".mark.first text"), await texts(tab, ".mark.complete text")
