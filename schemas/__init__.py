@@ -20,6 +20,7 @@ This package imports nothing of ours and does no I/O. Reading order:
 ``prices``                dated prices in exact decimals
 ``parts``                 records above the size limit: cut and joined
 ``avro``                  the records' Avro schemas, made from the Python types; committed as ``avro/*.avsc``
+``avro_types``            what schema, writer and reader ask of a struct's fields
 ``avro_writer``           Avro bytes of our own structs, fast
 ``avro_reader``           our own structs of those bytes, fast
 ``codec``                 Avro single-object encoding and its schema lookup by fingerprint

@@ -17,6 +17,7 @@ from typing import Any
 
 import msgspec
 
+from schemas.avro_types import not_none
 from schemas.events import LogEvent, Struct
 from schemas.records import (
     AttemptRecord,
@@ -53,7 +54,7 @@ def _type(kind: Any, namespace: str, defined: set[str]) -> Any:
     if origin is list:
         return {"type": "array", "items": _type(typing.get_args(kind)[0], namespace, defined)}
     if origin in (types.UnionType, typing.Union):
-        (inner,) = (arg for arg in typing.get_args(kind) if arg is not type(None))
+        inner = not_none(kind)
         return ["null", _type(inner, namespace, defined)]
     if kind.__name__ in defined:
         return f"{namespace}.{kind.__name__}"

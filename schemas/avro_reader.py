@@ -19,6 +19,7 @@ from typing import Any
 
 import msgspec
 
+from schemas.avro_types import given_words, not_none
 from schemas.events import Struct
 
 Read = Callable[[bytes, int], tuple[Any, int]]
@@ -140,7 +141,7 @@ class _Readers:
     def _function(self, record: type[Struct]) -> Iterator[str]:
         self._names[record.__name__] = record
         fields = msgspec.structs.fields(record)
-        count = next((nth for nth, field in enumerate(fields) if not _is_given_word(field)), len(fields))
+        count = given_words(fields)
         yield f"def {_name(record)}(data, at):"
         if count > 1:  # who it is about: the same for all that a generation says
             yield from self._words(record, fields[:count])
@@ -211,7 +212,7 @@ class _Readers:
             if field.default is None:
                 yield f"{inner}if data[at] != 2: unusual('a branch that is not there')"
                 yield f"{inner}at += 1"
-                kind = _not_none(kind)
+                kind = not_none(kind)
         yield from self._value("value", kind, inner)
         yield f"{inner}values[{field.name!r}] = value"
 
@@ -232,7 +233,7 @@ class _Readers:
             yield f"{indent}if {name} == 0: {name} = None"
             yield f"{indent}elif {name} != 2: unusual('a branch that is not there')"
             yield f"{indent}else:"
-            yield from self._value(name, _not_none(kind), inner)
+            yield from self._value(name, not_none(kind), inner)
         else:
             yield from self._plain(name, kind, indent)
 
@@ -264,15 +265,6 @@ class _Readers:
 
 def _name(record: type[Struct]) -> str:
     return f"read_{record.__name__}"
-
-
-def _is_given_word(field: Field) -> bool:
-    return field.required and isinstance(field.type, type) and issubclass(field.type, str)
-
-
-def _not_none(kind: Any) -> Any:
-    (some,) = (argument for argument in typing.get_args(kind) if argument is not type(None))
-    return some
 
 
 def _zero_is_default(field: Field) -> bool:

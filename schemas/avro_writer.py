@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
+from schemas.avro_types import given_words, not_none
 from schemas.events import Struct
 
 Write = Callable[[Any, bytearray], None]
@@ -107,8 +108,8 @@ class _Writers:
         return self._made[record]
 
     def _function(self, record: type[Struct]) -> Iterator[str]:
-        fields = [_field(nth, field) for nth, field in enumerate(msgspec.structs.fields(record))]
-        words = next((nth for nth, field in enumerate(fields) if not _is_given_word(field)), len(fields))
+        infos = msgspec.structs.fields(record)
+        fields, words = [_field(nth, info) for nth, info in enumerate(infos)], given_words(infos)
         yield f"def {_name(record)}(value, out):"
         yield "    append = out.append"
         yield f"    {', '.join(field.name for field in fields)}, = astuple(value)"
@@ -145,11 +146,10 @@ class _Writers:
             yield from self._value(f"{name}_item", arguments[0], inner + "    ")
             yield f"{indent}append(0)"
         elif arguments:
-            (some,) = (argument for argument in arguments if argument is not type(None))
             yield f"{indent}if {name} is None: append(0)"
             yield f"{indent}else:"
             yield f"{inner}append(2)"
-            yield from self._value(name, some, inner)
+            yield from self._value(name, not_none(kind), inner)
         else:
             yield from self._plain(name, kind, indent)
 
@@ -183,10 +183,6 @@ def _name(record: type[Struct]) -> str:
     return f"write_{record.__name__}"
 
 
-def _is_given_word(field: _Field) -> bool:
-    return field.default is _NEVER and isinstance(field.type, type) and issubclass(field.type, str)
-
-
 def _field(nth: int, field: msgspec.structs.FieldInfo) -> _Field:
     default = field.default
     if default is msgspec.NODEFAULT or isinstance(default, msgspec.Struct):
@@ -205,8 +201,7 @@ def _encoded(kind: Any, value: Any) -> bytes:
     if value is None or value == []:
         return b"\x00"
     if type(None) in typing.get_args(kind):
-        (some,) = (argument for argument in typing.get_args(kind) if argument is not type(None))
-        return b"\x02" + _encoded(some, value)
+        return b"\x02" + _encoded(not_none(kind), value)
     if kind is bool:
         return b"\x01" if value else b"\x00"
     if kind is int:
