@@ -4,6 +4,7 @@ What an SDK makes of a stream that was cut many times is what it makes of the pr
 once. The library's own tests play a gateway by script (``edge/clients/js/test``); these have the edges instead.
 """
 
+import asyncio
 import json
 import random
 from contextlib import AsyncExitStack
@@ -30,6 +31,7 @@ STREAMED = {
     "ai anthropic": SCRIPT,
 }
 WHOLE = {"openai chat whole": PLAIN, "ai whole": PLAIN}
+REFUSED = ("openai chat", "openai responses", "anthropic", *WHOLE)
 PATHS = ("/v1/chat/completions", "/v1/messages", "/v1/responses")
 DRAWN = {"id", "call_id", "item_id", "tool_call_id"}
 HEADS = (Cut(1), Cut(60, "fin"), Cut(200))
@@ -134,6 +136,33 @@ async def test_a_call_whose_answer_never_came_is_one_call(two):
         assert [line.cuts for line in lines] == [len(HEADS)] * len(lines)
     assert [outcome for outcome in got if "raised" in outcome] == []
     assert len(two.simulator.requests) == len(got)
+
+
+async def test_a_refusal_that_was_cut_reaches_each_sdk_whole(two):
+    """Cut within its body, a refusal is asked for again: each SDK raises what it raises over a line that holds."""
+    unknown = {"key": "nobody's"}
+    plain = await ask([case(sdk, two.urls[0], plain=True) | unknown for sdk in REFUSED])
+    within = Cut(await refused_head_bytes(two.urls[0]) + 20)
+    async with AsyncExitStack() as stack:
+        lines = [
+            await stack.enter_async_context(CuttingProxy(two.urls[0], plan_of([within]))) for _ in REFUSED
+        ]
+        got = await ask([case(sdk, line.url) | unknown for sdk, line in zip(REFUSED, lines, strict=True)])
+        assert [line.cuts for line in lines] == [1] * len(lines)
+    assert [outcome["raised"] for outcome in got] == [outcome["raised"] for outcome in plain]
+    assert all("invalid_api_key" in outcome["raised"] or "API key" in outcome["raised"] for outcome in got), (
+        got
+    )
+
+
+async def refused_head_bytes(url):
+    """How long the head of a call's refusal is."""
+    host, port = url.removeprefix("http://").split(":")
+    reader, writer = await asyncio.open_connection(host, int(port))
+    writer.write(b"POST /v1/chat/completions HTTP/1.1\r\nhost: edge\r\ncontent-length: 2\r\n\r\n{}")
+    head = await reader.readuntil(b"\r\n\r\n")
+    writer.close()
+    return len(head)
 
 
 async def test_an_answer_in_one_piece_that_was_cut_comes_whole(two):

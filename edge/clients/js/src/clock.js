@@ -21,7 +21,7 @@ export const systemClock = {
         signal.removeEventListener("abort", done);
         resolve();
       };
-      const timer = setTimeout(done, Math.min(ms, TIMER_MS_MAX));
+      const timer = setTimeout(done, Math.max(0, Math.min(ms, TIMER_MS_MAX)));
       signal.addEventListener("abort", done);
       if (signal.aborted) done();
     }),

@@ -6,11 +6,13 @@
  * Before: `states`, `retry`, `clock`. After: `reading`.
  */
 
+import { TooLarge, beheaded, likeness, wholeBody } from "./bodies.js";
 import { TooLate, within } from "./clock.js";
 import { errorIn } from "./dialects.js";
 import { StreamError, refusalOf } from "./errors.js";
-import { answered, decide } from "./retry.js";
+import { answered, decide, mayBeRetried } from "./retry.js";
 import { Machine } from "./states.js";
+import { isForeign, isRedirect, strangerSays } from "./strangers.js";
 
 /** @import { Position, ReadingOptions } from "./types.js" */
 /** @import { Answered, Lost } from "./retry.js" */
@@ -97,13 +99,47 @@ export class Connections {
       if (response === null) continue;
       if (response.status === NO_CONTENT) return null;
       const begun = source.generationId !== null;
-      if (response.ok && begun && isForeign(response, source)) {
+      if (isRedirect(response) || (response.ok && isForeign(response, source, refusalsUp))) {
         this.connection.abort();
-        await this.lost({ kind: "foreign" });
-      } else if (response.ok || (begun ? source.final?.(response) : refusalsUp)) {
-        this.machine.move(response.ok || begun ? "opened" : "refused");
+        this.lost({ kind: "foreign" }, { said: { message: strangerSays(response) } });
+      } else if (response.ok || (begun && source.final?.(response))) {
+        this.machine.move("opened");
         return response;
-      } else await this.lost(answered(response, clock.wallMs()), { response });
+      } else {
+        const head = answered(response, clock.wallMs());
+        const up = !begun && refusalsUp;
+        const refusal = await this.#refusal(response, head, up || !mayBeRetried(head));
+        if (refusal === null) continue;
+        if (up) {
+          this.machine.move("refused");
+          return refusal;
+        }
+        this.lost(head, { said: errorIn(await refusal.text()) });
+      }
+    }
+  }
+
+  /**
+   * A refusal with all that it says: it is small, and half of it says nothing. One that `matters` and does not come whole
+   * is asked for again, a few times: null. Of any other the head alone is told.
+   * @param {Response} response
+   * @param {Answered} head
+   * @param {boolean} matters
+   */
+  async #refusal(response, { retryAfterMs }, matters) {
+    const { limits, clock } = this.options;
+    const notBeforeMs = retryAfterMs ?? 0;
+    try {
+      const ms = Math.min(matters ? limits.idleMs : limits.leaveMs, this.leftMs());
+      return likeness(response, await wholeBody(response, { bytesMax: limits.refusalBytesMax, ms, clock }));
+    } catch (error) {
+      this.throwIfAborted();
+      this.connection.abort();
+      const waits = notBeforeMs <= limits.idleMs; // longer: whoever is told the head decides
+      const again = matters && waits && !(error instanceof TooLarge) && this.#fruitless + 1 < limits.openAttempts;
+      if (!again) return beheaded(response, String(error));
+      this.lost({ kind: "cut", notBeforeMs }, { cause: error });
+      return null;
     }
   }
 
@@ -154,7 +190,7 @@ export class Connections {
     } catch (error) {
       this.throwIfAborted();
       this.connection.abort();
-      await this.lost({ kind: error instanceof TooLate ? "idle" : "cut" }, { cause: error });
+      this.lost({ kind: error instanceof TooLate ? "idle" : "cut" }, { cause: error });
       return null;
     } finally {
       if (this.position.generationId !== source.generationId) this.#progressMs = clock.nowMs();
@@ -165,9 +201,9 @@ export class Connections {
   /**
    * A connection is lost, or a try failed: the next one waits as long as the matrix says. Raises where it says stop.
    * @param {Lost | Answered} failure
-   * @param {{ response?: Response, cause?: unknown }} [known]
+   * @param {{ said?: { code?: string, message?: string }, cause?: unknown }} [known] `said`: what a refusal says
    */
-  async lost(failure, { response, cause } = {}) {
+  lost(failure, { said = {}, cause } = {}) {
     this.throwIfAborted();
     const { limits, clock, source } = this.options;
     this.#fruitless += 1;
@@ -176,12 +212,9 @@ export class Connections {
     const decided = decide(failure, situation);
     if ("stop" in decided) {
       const why = decided.stop === "session_timeout" ? this.boundCode() : decided.stop;
-      const body = response && (await within(response.text(), limits.leaveMs, clock).catch(() => ""));
-      const answer = failure.kind === "answer" ? failure : null;
-      const { message, details } = refusalOf(why, answer, errorIn(body ?? ""));
+      const { message, details } = refusalOf(why, failure.kind === "answer" ? failure : null, said);
       throw this.refuse(message, { ...details, cause });
     }
-    response?.body?.cancel().catch(() => {});
     this.#waitMs = decided.waitMs;
     const reason = failure.kind === "answer" ? String(failure.status) : failure.kind;
     this.machine.move("lost", { reason, waitMs: decided.waitMs });
@@ -226,16 +259,4 @@ export class Connections {
   throwIfAborted() {
     if (this.#aborted !== null) throw this.#aborted;
   }
-}
-
-/**
- * Whether an answer is not this generation's: another one's, from a cache that should not be there, or a proxy's page. Every
- * edge names the generation; where a browser hides the name from its page, a stream must do.
- * @param {Response} response
- * @param {import("./types.js").Source} source
- */
-function isForeign({ headers }, { generationId, streamed = true }) {
-  const name = headers.get("x-generation-id");
-  if (name !== null) return name !== generationId;
-  return !streamed || !headers.get("content-type")?.startsWith("text/event-stream");
 }

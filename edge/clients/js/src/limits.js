@@ -9,11 +9,11 @@ export const LIMITS = Object.freeze({
   readMs: 600_000,
   /** Silence within a stream, or of an edge that is to resume one: four heartbeats. */
   idleMs: 60_000,
-  /** A finished answer may end by itself, and a refusal say why, for so long. */
+  /** A finished answer may end by itself, and a refusal that is tried again say why, for so long. */
   leaveMs: 1_000,
   /** From the call to the end, all connections together: beyond this nobody waits for an answer any more. */
   sessionMs: 3_600_000,
-  /** Tries of a call that nobody has answered yet; a generation that runs is resumed as long as the session may last. */
+  /** Tries of a call that nobody has answered yet, and of a refusal that does not come whole; a generation that runs is resumed as long as the session may last. */
   openAttempts: 4,
   /** The wait before the second fruitless try; it doubles from there. */
   backoffMs: 250,
@@ -25,6 +25,10 @@ export const LIMITS = Object.freeze({
   /** The edge is told what was received after so many events, or so much time. */
   ackEvents: 32,
   ackMs: 2_000,
+  /** What a refusal says: a few hundred bytes of an edge, a page of a proxy. Of a longer one only the head is told. */
+  refusalBytesMax: 2 ** 20,
+  /** An answer in one piece; an edge's is below it. */
+  answerBytesMax: 64 * 2 ** 20,
   /** One event; the edge's own bound is 8 MiB. */
   frameCharsMax: 8 * 2 ** 20,
   /** Events kept of one session; what lies behind is read from the server again. */

@@ -83,8 +83,8 @@ export class Reading extends Connections {
         }
         if (ended) return;
         if (parser.tooLarge) throw this.refuse("one event is above limits.frameCharsMax", { code: "frame_too_large" });
-        if (batch.notice !== null) await this.#noticed(batch.notice);
-        else if (batch.gap) await this.lost({ kind: "gap" });
+        if (batch.notice !== null) this.#noticed(batch.notice);
+        else if (batch.gap) this.lost({ kind: "gap" });
       }
     } finally {
       if (ended) this.#leave(reader, connection);
@@ -109,6 +109,7 @@ export class Reading extends Connections {
   async #chunk(reader) {
     const { limits, clock } = this.options;
     const leftMs = this.leftMs();
+    if (leftMs <= 0) throw this.#tooLong(); // also where bytes come without end, and nothing new among them
     try {
       const { done, value } = await within(reader.read(), Math.min(limits.idleMs, leftMs), clock);
       this.throwIfAborted();
@@ -116,12 +117,16 @@ export class Reading extends Connections {
     } catch (error) {
       this.throwIfAborted();
       const late = error instanceof TooLate;
-      if (late && leftMs <= limits.idleMs) throw this.refuse("the session took too long", { code: this.boundCode() });
-      await this.lost({ kind: late ? "idle" : "cut" });
+      if (late && leftMs <= limits.idleMs) throw this.#tooLong();
+      this.lost({ kind: late ? "idle" : "cut" });
       return null;
     }
-    await this.lost({ kind: "early_end" });
+    this.lost({ kind: "early_end" });
     return null;
+  }
+
+  #tooLong() {
+    return this.refuse("the session took too long", { code: this.boundCode() });
   }
 
   /**
@@ -159,9 +164,8 @@ export class Reading extends Connections {
    * An error without a number is the connection's: the log is away for a while, or what follows is held nowhere.
    * @param {{ code: string, message: string }} notice
    */
-  async #noticed({ code, message }) {
+  #noticed({ code, message }) {
     if (code !== "log_unavailable") throw this.refuse(message, { code });
-    await this.lost({ kind: "answer", status: 503, advice: "true", retryAfterMs: null });
+    this.lost({ kind: "answer", status: 503, advice: "true", retryAfterMs: null });
   }
-
 }

@@ -7,7 +7,8 @@
  * | 429 or 5xx that says `x-should-retry: true` | try again, not before its Retry-After |
  * | 429 or 5xx that says `false` | stop |
  * | 429 or 5xx that says neither | try again where it names a Retry-After, or is a 502, 503, 504: a proxy lost the edge |
- * | in place of a resumed stream 200 that is none, or another generation's (a proxy's page, a cache) | try again |
+ * | any of these answers, cut within its body | try again, `openAttempts` times at most; then its head counts |
+ * | in place of an answer a page, another generation's stream (a cache), or a redirect, which nobody follows | try again |
  * | any other 4xx | stop |
  *
  * What never comes here: the reader's own abort, and anything behind the terminal.
@@ -17,7 +18,7 @@
 /** @import { Limits } from "./limits.js" */
 
 /**
- * @typedef {{ kind: "cut" | "early_end" | "idle" | "gap" | "foreign" }} Lost
+ * @typedef {{ kind: "cut" | "early_end" | "idle" | "gap" | "foreign", notBeforeMs?: number }} Lost
  * @typedef {{ kind: "answer", status: number, advice: string | null, retryAfterMs: number | null }} Answered
  */
 
@@ -42,13 +43,16 @@ export function decide(failure, situation) {
   if (failure.kind === "answer") {
     if (!mayBeRetried(failure)) return { stop: "refused" };
     waitMs = Math.max(waitMs, failure.retryAfterMs ?? 0);
-  }
-  if (!begun && fruitless >= limits.openAttempts) return { stop: "unreachable" };
+  } else waitMs = Math.max(waitMs, failure.notBeforeMs ?? 0);
+  if (!begun && fruitless >= limits.openAttempts) return { stop: failure.kind === "foreign" ? "not_an_edge" : "unreachable" };
   return waitMs < leftMs ? { waitMs } : { stop: "session_timeout" };
 }
 
-/** @param {Answered} answer */
-function mayBeRetried({ status, advice, retryAfterMs }) {
+/**
+ * What the head of a refusal says.
+ * @param {Answered} answer
+ */
+export function mayBeRetried({ status, advice, retryAfterMs }) {
   if (status !== TOO_MANY && status < 500) return false;
   if (advice !== null) return advice === "true";
   return retryAfterMs !== null || FROM_A_PROXY.has(status);

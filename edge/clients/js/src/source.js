@@ -6,11 +6,16 @@
  */
 
 import { generationUrl } from "./addresses.js";
+import { wholeBody } from "./bodies.js";
+import { objectIn } from "./dialects.js";
 
 /** @import { Fetch, Source } from "./types.js" */
 
-const ACCEPTED = 202;
+/** A key goes to the addresses that were given, and nowhere else. @type {RequestRedirect} */
+const MANUAL = "manual";
 const BAD_REQUEST = 400;
+/** What is said to a call that begins a generation, and to an acknowledgement; a stream in its place is left. */
+const BEGUN_BYTES_MAX = 2 ** 16;
 /** An edge that does not take an acknowledgement in time is told again with the next one. */
 const ACK_MS = 5_000;
 /** An edge that does not know acknowledgements, or not from us. */
@@ -54,12 +59,11 @@ export class NativeSource {
     asked.set("idempotency-key", session);
     asked.set("prefer", "respond-async");
     if (!asked.has("x-tokentrail-on-disconnect")) asked.set("x-tokentrail-on-disconnect", "grace");
-    const init = { method: "POST", headers: asked, body: JSON.stringify(body), signal };
+    const init = { method: "POST", headers: asked, body: JSON.stringify(body), signal, redirect: MANUAL };
     const begun = await fetch(`${this.#base()}${path}`, init);
-    if (!begun.ok) return begun;
-    this.generationId = begun.headers.get("x-generation-id");
-    await (begun.status === ACCEPTED ? begun.arrayBuffer() : begun.body?.cancel());
-    if (this.generationId === null) throw new Error("the answer names no generation: X-Generation-Id is missing or hidden");
+    if (begun.ok) this.generationId = begun.headers.get("x-generation-id");
+    if (this.generationId === null) return begun; // a refusal, or somebody who is no edge
+    await wholeBody(begun, { bytesMax: BEGUN_BYTES_MAX }).catch(() => {}); // the head says it all
     return this.#read(null, signal);
   }
 
@@ -84,7 +88,7 @@ export class NativeSource {
     const lacking = ticket === null ? this.#lacking : "";
     if (lacking !== "") carried.set("x-resume-nack", lacking);
     const url = this.#about("events", { ticket, after: ticket === null ? null : lastEventId });
-    const response = await fetch(url, { headers: carried, signal });
+    const response = await fetch(url, { headers: carried, signal, redirect: MANUAL });
     if (response.ok || response.status === BAD_REQUEST) this.#lacking = "";
     if (response.status === BAD_REQUEST && lacking !== "") {
       await response.body?.cancel();
@@ -102,8 +106,9 @@ export class NativeSource {
     const body = { reader_id: this.#reader, ranges };
     const response = await this.#post("ack", body, { signal: AbortSignal.timeout(ACK_MS) });
     if (NOT_SERVED.has(response.status)) this.acknowledge = undefined;
-    const { nack = [] } = response.ok ? await response.json() : {};
-    if (nack.length > 0) this.#lacking = nack.map((/** @type {number[]} */ [first, last]) => `${first}-${last}`).join(",");
+    const said = new TextDecoder().decode(await wholeBody(response, { bytesMax: BEGUN_BYTES_MAX }));
+    const { nack } = objectIn(response.ok ? said : "");
+    if (Array.isArray(nack) && nack.length > 0) this.#lacking = nack.map(([first, last]) => `${first}-${last}`).join(",");
     return response.ok;
   };
 
@@ -121,7 +126,7 @@ export class NativeSource {
     const { fetch, headers, ticket } = this.#target;
     const asked = new Headers(headers);
     if (ticket === null) asked.set("content-type", "application/json");
-    return fetch(this.#about(what, { ticket }), { method: "POST", headers: asked, body: JSON.stringify(body), ...more });
+    return fetch(this.#about(what, { ticket }), { method: "POST", headers: asked, body: JSON.stringify(body), redirect: MANUAL, ...more });
   }
 
   #base() {

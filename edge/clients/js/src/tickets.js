@@ -17,7 +17,8 @@ import { StreamError } from "./errors.js";
  * @returns {Promise<{ ticket: string, [field: string]: unknown }>}
  */
 export async function ticketFor({ edge, generationId, apiKey, fetch = globalThis.fetch, signal }) {
-  const init = { method: "POST", headers: { authorization: `Bearer ${apiKey}` }, signal };
+  /** @type {RequestInit} */
+  const init = { method: "POST", headers: { authorization: `Bearer ${apiKey}` }, signal, redirect: "manual" };
   const response = await fetch(generationUrl(baseOf(edge), generationId, "tickets"), init);
   const body = await response.text();
   if (response.ok) return JSON.parse(body);

@@ -3,13 +3,14 @@
  *
  *     new OpenAI({ baseURL: "https://gateway.example/v1", fetch: resumableFetch() })
  *
- * A call gets an Idempotency-Key, and is sent again where nobody answered it; a refusal goes up as it came, since the SDK
- * has its own mind about it. A stream is resumed behind its last whole event. An answer that is no stream and was cut is
+ * A call gets an Idempotency-Key, and is sent again where nobody answered it; a refusal goes up as it came, and whole, since
+ * the SDK has its own mind about it. A stream is resumed behind its last whole event. An answer that is no stream and was cut is
  * fetched as the generation's result. Anything that is not a tokentrail generation passes through untouched.
  * Before: `reading`, `addresses`, `retried`, `whole`. After: the SDK.
  */
 
 import { addressOf, carriedHeaders, generationUrl } from "./addresses.js";
+import { likeness } from "./bodies.js";
 import { newName, systemClock } from "./clock.js";
 import { limitsOf } from "./limits.js";
 import { beginning } from "./progress.js";
@@ -122,19 +123,6 @@ function bodyOf(reading, first, signal, aheadBytesMax) {
   );
 }
 
-/**
- * A response like another one, with a body that is decoded already.
- * @param {Response} response
- * @param {BodyInit} body
- */
-function likeness(response, body) {
-  const headers = new Headers(response.headers);
-  for (const name of ["content-length", "content-encoding", "transfer-encoding"]) headers.delete(name);
-  const like = new Response(body, { status: response.status, statusText: response.statusText, headers });
-  Object.defineProperty(like, "url", { value: response.url });
-  return like;
-}
-
 /** @typedef {{ url: string, method: string, headers: Headers, body: BodyInit | null, signal: AbortSignal | null, more: RequestInit }} Asked */
 
 /**
@@ -197,7 +185,7 @@ class Call {
   async open(signal) {
     const { url, method, headers, body, more } = this.request;
     const { connect } = this;
-    const response = await connect(url, { ...more, method, headers, body, signal });
+    const response = await connect(url, { ...more, method, headers, body, signal, redirect: "manual" });
     if (response.ok) this.generationId = response.headers.get("x-generation-id");
     this.streamed = response.headers.get("content-type")?.startsWith("text/event-stream") ?? false;
     return response;
@@ -253,6 +241,7 @@ class Call {
     for (const [name, value] of Object.entries(own)) headers.set(name, value);
     const base = this.bases[this.#turn % this.bases.length];
     const { connect } = this;
-    return connect(generationUrl(base, this.generationId ?? "", what, query), { ...more, ...init, headers });
+    const url = generationUrl(base, this.generationId ?? "", what, query);
+    return connect(url, { ...more, ...init, headers, redirect: "manual" });
   }
 }

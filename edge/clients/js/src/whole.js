@@ -4,7 +4,7 @@
  * Before: `reading`. After: `transport`.
  */
 
-import { within } from "./clock.js";
+import { TooLarge, wholeBody } from "./bodies.js";
 
 /** @import { Reading } from "./reading.js" */
 /** @import { Clock } from "./types.js" */
@@ -17,19 +17,24 @@ const RUNNING = 202;
  * @param {Reading} reading
  * @param {Response} first
  * @param {{ limits: Limits, clock: Clock }} known
- * @returns {Promise<{ response: Response, body: ArrayBuffer }>}
+ * @returns {Promise<{ response: Response, body: Uint8Array<ArrayBuffer> }>}
  */
 export async function wholeAnswer(reading, first, { limits, clock }) {
   /** @type {Response | null} */
   let response = first;
   for (;;) {
     response ??= /** @type {Response} */ (await reading.connect());
-    const body = await within(response.arrayBuffer(), limits.readMs, clock).catch(() => null);
+    const bounds = { bytesMax: limits.answerBytesMax, ms: Math.min(limits.readMs, reading.leftMs()), clock };
+    const body = await wholeBody(response, bounds).catch((error) => {
+      if (error instanceof TooLarge) throw reading.refuse(`the answer: ${error.message}`, { code: "answer_too_large" });
+      return null;
+    });
     if (body !== null && (response === first || response.status !== RUNNING)) {
       await reading.complete();
       return { response, body };
     }
-    await (body === null ? reading.lost({ kind: "cut" }) : reading.later(limits.pollMs));
+    if (body === null) reading.lost({ kind: "cut" });
+    else reading.later(limits.pollMs);
     response = null;
   }
 }

@@ -61,9 +61,9 @@ export function nativeFrames(words) {
 
 /**
  * `after`: so many bytes of the body are sent. `how`: reset, fin (without the body's end), end (a proper, early one), hang.
- * `tail`: behind these bytes. `mute`: nothing at all is said. `answer`: instead of a stream. `noAnswer`: the socket is reset before any head.
+ * `tail`: behind these bytes. An answer's `how`: it is cut so within its body. `mute`: nothing at all is said. `answer`: instead of a stream. `noAnswer`: the socket is reset before any head.
  * @typedef {{ after?: number, tail?: string, how?: "reset" | "fin" | "end" | "hang", noAnswer?: boolean, mute?: boolean,
- *   answer?: { status: number, headers?: Record<string, string>, body?: unknown } }} Fault
+ *   answer?: { status: number, headers?: Record<string, string>, body?: unknown, how?: "reset" | "fin" | "hang" } }} Fault
  */
 
 /**
@@ -101,7 +101,7 @@ export async function played(test, script) {
     silent = fault.mute === true;
     if (fault.mute) return;
     if (fault.noAnswer) return void request.socket.resetAndDestroy();
-    if (fault.answer) return void answerWith(response, fault.answer);
+    if (fault.answer) return void answerWith(response, fault.answer, hung);
     if (headers.prefer === "respond-async") {
       return void answerWith(response, { status: 202, headers: { "x-generation-id": GENERATION }, body: {} });
     }
@@ -124,11 +124,26 @@ export async function played(test, script) {
 
 /**
  * @param {import("node:http").ServerResponse} response
- * @param {{ status: number, headers?: Record<string, string>, body?: unknown }} answer
+ * @param {NonNullable<Fault["answer"]>} answer
+ * @param {() => void} [hung] told when nothing more comes
  */
-function answerWith(response, { status, headers = {}, body = "" }) {
-  const text = typeof body === "string" ? body : JSON.stringify(body);
-  response.writeHead(status, { "content-type": "application/json", ...headers }).end(text);
+function answerWith(response, { status, headers = {}, body = "", how }, hung = () => {}) {
+  const text = typeof body === "string" || Buffer.isBuffer(body) ? body : JSON.stringify(body);
+  response.writeHead(status, { "content-type": "application/json", ...headers });
+  if (how === undefined) return void response.end(text);
+  response.write(text.slice(0, text.length / 2), () => cut(response, how, hung));
+}
+
+/**
+ * @param {import("node:http").ServerResponse} response
+ * @param {Fault["how"]} how
+ * @param {() => void} hung
+ */
+function cut(response, how, hung) {
+  if (how === "reset") response.socket?.resetAndDestroy();
+  else if (how === "fin") response.socket?.end();
+  else if (how === "end") response.end();
+  else hung();
 }
 
 /**
@@ -142,12 +157,7 @@ function send(response, body, type, { after, how, tail = "" }, hung) {
   const bytes = Buffer.from(body);
   response.writeHead(200, { "content-type": type, "x-generation-id": GENERATION, "x-reader-id": "r-1" });
   if (how === undefined) return void response.end(bytes);
-  response.write(Buffer.concat([bytes.subarray(0, after), Buffer.from(tail)]), () => {
-    if (how === "reset") response.socket?.resetAndDestroy();
-    else if (how === "fin") response.socket?.end();
-    else if (how === "end") response.end();
-    else hung();
-  });
+  response.write(Buffer.concat([bytes.subarray(0, after), Buffer.from(tail)]), () => cut(response, how, hung));
 }
 
 /**

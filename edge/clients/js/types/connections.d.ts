@@ -51,12 +51,15 @@ export declare class Connections {
     /**
      * A connection is lost, or a try failed: the next one waits as long as the matrix says. Raises where it says stop.
      * @param {Lost | Answered} failure
-     * @param {{ response?: Response, cause?: unknown }} [known]
+     * @param {{ said?: { code?: string, message?: string }, cause?: unknown }} [known] `said`: what a refusal says
      */
-    lost(failure: Lost | Answered, { response, cause }?: {
-        response?: Response;
+    lost(failure: Lost | Answered, { said, cause }?: {
+        said?: {
+            code?: string;
+            message?: string;
+        };
         cause?: unknown;
-    }): Promise<void>;
+    }): void;
     /**
      * End it, and give the error that says why.
      * @param {string} message

@@ -7,7 +7,8 @@
  * | 429 or 5xx that says `x-should-retry: true` | try again, not before its Retry-After |
  * | 429 or 5xx that says `false` | stop |
  * | 429 or 5xx that says neither | try again where it names a Retry-After, or is a 502, 503, 504: a proxy lost the edge |
- * | in place of a resumed stream 200 that is none, or another generation's (a proxy's page, a cache) | try again |
+ * | any of these answers, cut within its body | try again, `openAttempts` times at most; then its head counts |
+ * | in place of an answer a page, another generation's stream (a cache), or a redirect, which nobody follows | try again |
  * | any other 4xx | stop |
  *
  * What never comes here: the reader's own abort, and anything behind the terminal.
@@ -16,6 +17,7 @@
 import type { Limits } from "./limits.js";
 export type Lost = {
     kind: "cut" | "early_end" | "idle" | "gap" | "foreign";
+    notBeforeMs?: number;
 };
 export type Answered = {
     kind: "answer";
@@ -41,6 +43,11 @@ export declare function decide(failure: Lost | Answered, situation: Situation): 
 } | {
     stop: string;
 };
+/**
+ * What the head of a refusal says.
+ * @param {Answered} answer
+ */
+export declare function mayBeRetried({ status, advice, retryAfterMs }: Answered): boolean;
 /**
  * What an answer's head says about trying again: `retry-after-ms`, else Retry-After, in seconds or as an HTTP date.
  * @param {Response} response

@@ -3,8 +3,8 @@
  *
  *     new OpenAI({ baseURL: "https://gateway.example/v1", fetch: resumableFetch() })
  *
- * A call gets an Idempotency-Key, and is sent again where nobody answered it; a refusal goes up as it came, since the SDK
- * has its own mind about it. A stream is resumed behind its last whole event. An answer that is no stream and was cut is
+ * A call gets an Idempotency-Key, and is sent again where nobody answered it; a refusal goes up as it came, and whole, since
+ * the SDK has its own mind about it. A stream is resumed behind its last whole event. An answer that is no stream and was cut is
  * fetched as the generation's result. Anything that is not a tokentrail generation passes through untouched.
  * Before: `reading`, `addresses`, `retried`, `whole`. After: the SDK.
  */

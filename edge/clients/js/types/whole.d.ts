@@ -11,12 +11,12 @@ import type { Limits } from "./limits.js";
  * @param {Reading} reading
  * @param {Response} first
  * @param {{ limits: Limits, clock: Clock }} known
- * @returns {Promise<{ response: Response, body: ArrayBuffer }>}
+ * @returns {Promise<{ response: Response, body: Uint8Array<ArrayBuffer> }>}
  */
 export declare function wholeAnswer(reading: Reading, first: Response, { limits, clock }: {
     limits: Limits;
     clock: Clock;
 }): Promise<{
     response: Response;
-    body: ArrayBuffer;
+    body: Uint8Array<ArrayBuffer>;
 }>;

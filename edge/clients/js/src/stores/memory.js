@@ -8,6 +8,8 @@
 
 /** So many sessions are kept by every store; the oldest leave. */
 export const SESSIONS_KEPT = 20;
+/** So far may a clock be set back while its sessions run. */
+const SLACK_MS = 60_000;
 
 /**
  * @param {{ keep?: number }} [options]
@@ -38,10 +40,14 @@ export function memoryStore({ keep = SESSIONS_KEPT } = {}) {
 }
 
 /**
+ * What a wrong clock dated into the future counts as the oldest: it would push out everything that begins after the clock
+ * was set right, the session that is being read among it.
  * @param {Iterable<{ position: Position }>} saved
+ * @param {number} [wallMs]
  * @returns {Position[]}
  */
-export function newestFirst(saved) {
+export function newestFirst(saved, wallMs = Date.now()) {
   const positions = Array.from(saved, ({ position }) => ({ ...position }));
-  return positions.reverse().sort((one, other) => other.startedMs - one.startedMs);
+  const begunMs = (/** @type {Position} */ { startedMs }) => (startedMs > wallMs + SLACK_MS ? 0 : startedMs);
+  return positions.reverse().sort((one, other) => begunMs(other) - begunMs(one));
 }

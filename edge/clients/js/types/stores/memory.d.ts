@@ -15,9 +15,12 @@ export declare function memoryStore({ keep }?: {
     keep?: number;
 }): Store;
 /**
+ * What a wrong clock dated into the future counts as the oldest: it would push out everything that begins after the clock
+ * was set right, the session that is being read among it.
  * @param {Iterable<{ position: Position }>} saved
+ * @param {number} [wallMs]
  * @returns {Position[]}
  */
 export declare function newestFirst(saved: Iterable<{
     position: Position;
-}>): Position[];
+}>, wallMs?: number): Position[];
