@@ -18,10 +18,10 @@ import uvicorn
 from fastapi import FastAPI
 from structlog.tracebacks import ExceptionDictTransformer
 
-from edge.browser import Browser
+from edge.asgi.browser import Browser
+from edge.asgi.connection import bounded
+from edge.asgi.direct import Direct
 from edge.clock import system_clock
-from edge.connection import bounded
-from edge.direct import Direct
 from edge.log.kafka import KafkaLog
 from edge.routes import (
     acks,

@@ -4,8 +4,8 @@ Pure: time is an argument (``elapsed_us``, microseconds since the request was ac
 keep-alives, empty chunks, role, finish and usage never do. Before: ``sse`` and ``dialects``. After: ``driver``.
 """
 
+from edge.attempts.output_check import MALFORMED, TRUNCATED, OutputCheck
 from edge.dialects import Captured, Dialect
-from edge.output_check import MALFORMED, TRUNCATED, OutputCheck
 from edge.sse import FrameTooLarge, SseDecoder
 from schemas.events import Canonical, EndedBy, Gap, Kind, PartType, ProviderError, Stage
 

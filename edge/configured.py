@@ -7,8 +7,8 @@ until nothing can be held of them any more. Before: ``log``. After: ``auth``, ``
 
 from collections.abc import Callable
 
-from edge.decode import said_in
 from edge.log import EventLog
+from edge.reading.decode import said_in
 from schemas.codec import Codec
 from schemas.ids import is_uuid7, start_ms
 from schemas.records import ConfigRecord, ForgottenEntry, KeyEntry

@@ -14,24 +14,24 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import structlog
 
-from edge.announcing import Lineage
-from edge.attempt import Attempt
-from edge.attempt_result import AttemptResult
+from edge.admission.holdings import Holdings
+from edge.attempts.announcing import Lineage
+from edge.attempts.attempt import Attempt
+from edge.attempts.attempt_result import AttemptResult
+from edge.attempts.race import Race
+from edge.attempts.stopping import FOREIGN_TERMINAL
 from edge.clock import Clock
 from edge.dialects import ClientRequest, Dialect
-from edge.ending import head_of, interruption, write_ending
+from edge.driving.ending import head_of, interruption, write_ending
+from edge.driving.successor import wanted
+from edge.driving.timers import Timers
+from edge.driving.watch import Limits
 from edge.generation import Generation
-from edge.health import Health
-from edge.holdings import Holdings
 from edge.policy.changes import Shrunk, shrink
 from edge.policy.moves import Rules
-from edge.race import Race
+from edge.provider.health import Health
+from edge.provider.upstream import Upstream
 from edge.recorder import LOG_UNAVAILABLE, Recorder
-from edge.stopping import FOREIGN_TERMINAL
-from edge.successor import wanted
-from edge.timers import Timers
-from edge.upstream import Upstream
-from edge.watch import Limits
 from schemas.events import CancelRequested, ClientReader, EndedBy, Kind
 from schemas.lifecycle import Signal, State
 from schemas.settings import Provider, Route, Settings

@@ -15,8 +15,8 @@ from collections.abc import Callable
 
 from edge.generation import Delivered, Generation
 from edge.log import EventLog, LogAway, OffsetGone, Progress, Raw, Reader
-from edge.past import Past
-from edge.replays import Replays
+from edge.reading.past import Past
+from edge.reading.replays import Replays
 from schemas.codec import Codec
 from schemas.errors import TokentrailError
 from schemas.events import Kind, LogEvent

@@ -11,12 +11,12 @@ import asyncio
 from collections import deque
 from typing import TYPE_CHECKING, NamedTuple
 
-from edge.wishes import NO_WISHES
+from edge.driving.wishes import NO_WISHES
 from schemas.events import LogEvent, MessageStart
 from schemas.lifecycle import STAGES, Signal, State, move
 
 if TYPE_CHECKING:
-    from edge.successor import Follows
+    from edge.driving.successor import Follows
     from schemas.payloads import ProviderError
     from schemas.reading import Reading
 

@@ -8,8 +8,8 @@ from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, gene
 if TYPE_CHECKING:
     from edge.driver import Driver
     from edge.generation import Generation
-    from edge.health import Health
     from edge.policy.breaker import Breaker
+    from edge.provider.health import Health
 
 _MS = (5, 10, 25, 50, 100, 250, 500, 1000, 2000, 5000, 10_000, 30_000, 60_000, 120_000, 300_000)
 

@@ -13,13 +13,13 @@ from collections import OrderedDict
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Protocol
 
-from edge.decode import said_in
+from edge.attempts.stopping import met
 from edge.driver import Driver
 from edge.generation import Generation, Identity
 from edge.log import EventLog
 from edge.metrics import Metrics
-from edge.replays import Replays
-from edge.stopping import met
+from edge.reading.decode import said_in
+from edge.reading.replays import Replays
 from schemas.codec import Codec
 from schemas.events import CancelRequested, ClientReader, Kind, ToolStatus
 from schemas.lifecycle import State
@@ -27,8 +27,8 @@ from schemas.records import ControlKind, ControlRecord
 from schemas.settings import Settings
 
 if TYPE_CHECKING:
-    from edge.admission import Slot
-    from edge.emit import EventStream
+    from edge.admission.gate import Slot
+    from edge.asgi.emit import EventStream
 
 BUDGET_EVERY_S = 0.5
 """At 50 chunks/s and 100 streams the windows grow by about 5 MB in this time: far below any sensible budget."""

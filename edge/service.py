@@ -12,27 +12,27 @@ from collections.abc import Mapping
 
 import structlog
 
-from edge.admission import STOPPING, Admission, Slot
-from edge.afterwards import ended_by_log
-from edge.archive import Archive
+from edge.admission.gate import STOPPING, Admission, Slot
 from edge.auth import Keys
 from edge.clock import Clock
 from edge.configured import Configured
 from edge.dialects import ClientRequest, Dialect
 from edge.driver import FOREIGN_TERMINAL, Driver, Target
-from edge.ending import end_unbegun
+from edge.driving.afterwards import ended_by_log
+from edge.driving.ending import end_unbegun
+from edge.driving.opening import Opening
+from edge.driving.successor import Follows, begin_successor
+from edge.driving.tools import Tools
 from edge.generation import Identity
-from edge.health import Health
+from edge.idempotency.once import Once
 from edge.log import EventLog, LogAway
 from edge.metrics import Metrics
-from edge.once import Once
-from edge.opening import Opening
+from edge.provider.health import Health
+from edge.provider.upstream import Upstream
+from edge.reading.archive import Archive
+from edge.reading.resume import Desk
 from edge.recorder import LOG_UNAVAILABLE, Recorder
 from edge.registry import Entry, Registry
-from edge.resume import Desk
-from edge.successor import Follows, begin_successor
-from edge.tools import Tools
-from edge.upstream import Upstream
 from schemas.codec import Codec
 from schemas.errors import TokentrailError
 from schemas.outcomes import ERRORS

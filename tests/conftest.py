@@ -9,6 +9,7 @@ import asyncio
 from collections import Counter
 from pathlib import Path
 
+import hypothesis
 import pytest
 
 from schemas.settings import Resume
@@ -17,6 +18,12 @@ from tests.support.spread import Spread, rank_of
 
 SERVICES = frozenset({"kafka", "clickhouse"})
 OWN_VECTORS = Path(__file__).parent / "casebook" / "own"
+
+# How long an example takes is the machine's affair: other work runs beside the tests, and a property is not a benchmark.
+hypothesis.settings.register_profile(
+    "any-machine", deadline=None, suppress_health_check=[hypothesis.HealthCheck.too_slow]
+)
+hypothesis.settings.load_profile("any-machine")
 
 
 def pytest_addoption(parser):

@@ -14,8 +14,8 @@ from collections.abc import Iterable, Mapping
 from types import MappingProxyType
 from typing import Any, NamedTuple, Protocol
 
+from edge.driving.timing import ProviderTiming
 from edge.sse import SseEvent
-from edge.timing import ProviderTiming
 from schemas.events import Canonical, Kind, LogEvent, ProviderError, Struct
 from schemas.payloads import ChoiceFinish
 

@@ -13,7 +13,7 @@ import orjson
 from edge.dialects import Captured, DialectState
 from edge.dialects.provider_errors import code_of, not_the_dialect, provider_error, said_in
 from edge.dialects.reading import TOO_DEEP, Halves, NotJson, fact, load_at, too_deep, unicode_of
-from edge.timing import ProviderTiming, of_body
+from edge.driving.timing import ProviderTiming, of_body
 from schemas.events import Canonical, ChoiceFinish, Kind, PartType
 
 if TYPE_CHECKING:

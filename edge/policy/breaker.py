@@ -9,7 +9,7 @@ half open             the time is over: one call goes through; its success close
 
 It is fed by what a provider did: error answers, errors in band, time-outs, streams without content. What we cancelled
 says nothing about it; where that was the probe, the next call is one. While it is not closed only the probe counts: a call
-that began before the breaker opened may end well although no new one would. Before: ``budgets``. After: ``edge.health``.
+that began before the breaker opened may end well although no new one would. Before: ``budgets``. After: ``edge.provider.health``.
 """
 
 from collections import deque

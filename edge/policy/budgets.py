@@ -3,7 +3,7 @@
 Each success puts a share of a token in, each extra attempt takes a whole one out. While everything fails nothing comes
 in, so a storm of retries is bounded by what the bucket held when it began. Attempts that we cancelled are neither. With
 ``failure_cost`` a failure takes tokens too, and nothing is paid below ``floor``: what is not urgent (a hedge) stops well
-before the bucket is empty. Before: ``retries``. After: ``edge.health``.
+before the bucket is empty. Before: ``retries``. After: ``edge.provider.health``.
 """
 
 DIGITS = 9

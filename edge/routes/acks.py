@@ -2,7 +2,7 @@
 
 On the edge that writes the stream which the client names by its ``X-Reader-Id``, that stream gets it at once. Elsewhere
 the answer says what to ask for by ``X-Resume-Nack`` at the next connect. The edge that runs the generation records it.
-Before: ``generations`` opens streams. After: ``edge.acks``.
+Before: ``generations`` opens streams. After: ``edge.reading.acks``.
 """
 
 from typing import Any
@@ -10,10 +10,10 @@ from typing import Any
 import orjson
 from fastapi import APIRouter, Request, Response
 
-from edge.acks import Claims, claims_in, claims_of, resent, wanted
 from edge.dialects import BadRequest
-from edge.frames import NATIVE
-from edge.resume import Refusal
+from edge.reading.acks import Claims, claims_in, claims_of, resent, wanted
+from edge.reading.frames import NATIVE
+from edge.reading.resume import Refusal
 from edge.routes.common import failure, service_of
 from edge.routes.dialects import read_body
 from edge.routes.documented import VISITED, Schema, answers, errors, json_body

@@ -10,19 +10,19 @@ from fastapi import FastAPI, Request, Response
 from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect
 
-from edge.admission import ProviderFull, TenantFull, WaitedTooLong
+from edge.admission.gate import ProviderFull, TenantFull, WaitedTooLong
+from edge.admission.seats import Full, Seat
+from edge.asgi.emit import EventStream, Hooks
 from edge.auth import Unauthorized
 from edge.dialects import BadRequest
-from edge.emit import EventStream, Hooks
 from edge.follow import Follower
 from edge.generation import Generation
-from edge.health import ProvidersAway
+from edge.idempotency.once import Conflict
 from edge.log import LogAway
-from edge.once import Conflict
-from edge.presented import Refusal
-from edge.readings import Crowded
+from edge.provider.health import ProvidersAway
+from edge.reading.presented import Refusal
+from edge.reading.readings import Crowded
 from edge.routes import documented
-from edge.seats import Full, Seat
 from edge.service import Busy, EdgeService
 from schemas.errors import TokentrailError
 from schemas.events import ClientReader

@@ -2,7 +2,7 @@
 
 One function serves them all: the path names the dialect, the dialect says what the request means. The stream of a POST
 is a follower from nothing of a generation that has just begun: the same path as any resume. Before: ``app``. After:
-``edge.service`` begins it, ``edge.emit`` or ``edge.result`` answers.
+``edge.service`` begins it, ``edge.asgi.emit`` or ``edge.reading.result`` answers.
 """
 
 import asyncio
@@ -12,16 +12,17 @@ from typing import Any
 import orjson
 from fastapi import APIRouter, Request, Response
 
-from edge.claims import Claim
+from edge.admission.seats import Seat
+from edge.asgi.direct import AsgiResponse
+from edge.asgi.emit import EventStream, Hooks
 from edge.dialects import BadRequest, ClientRequest, Dialect, dialect_of
 from edge.dialects.reading import TOO_DEEP, too_deep
-from edge.direct import AsgiResponse
-from edge.emit import EventStream, Hooks
-from edge.frames import Frames
 from edge.generation import Generation
-from edge.once import asked_of
-from edge.result import WholeAnswer, first_answer, late_head
-from edge.resume import Opened, Presented, Refusal
+from edge.idempotency.claims import Claim
+from edge.idempotency.once import asked_of
+from edge.reading.frames import Frames
+from edge.reading.result import WholeAnswer, first_answer, late_head
+from edge.reading.resume import Opened, Presented, Refusal
 from edge.routes.common import (
     ReaderHooks,
     TooLarge,
@@ -45,7 +46,6 @@ from edge.routes.documented import (
 )
 from edge.routes.later import begun, wants_later
 from edge.routes.visitors import ticket_for
-from edge.seats import Seat
 from edge.service import EdgeService
 from schemas.settings import ApiKey
 

@@ -1,7 +1,7 @@
 """What became of a generation: its stream again, its finished answer, its state, and its end on request.
 
-Works on every edge alike: what does not run here is read from the log. Before: ``app``. After: ``edge.resume``,
-``edge.history``.
+Works on every edge alike: what does not run here is read from the log. Before: ``app``. After: ``edge.reading.resume``,
+``edge.reading.history``.
 """
 
 import asyncio
@@ -12,14 +12,16 @@ import orjson
 import structlog
 from fastapi import APIRouter, Request, Response
 
-from edge.archive import ArchiveAway, Sum
+from edge.admission.seats import Seat
+from edge.asgi.direct import AsgiResponse
+from edge.asgi.emit import EventStream
 from edge.dialects import BadRequest, dialect_of
-from edge.direct import AsgiResponse
-from edge.emit import EventStream
 from edge.follow import Hole, LogSilent, OffsetGone
-from edge.frames import NATIVE, Frames
-from edge.result import body_of
-from edge.resume import Opened, Presented, Refusal
+from edge.reading.archive import ArchiveAway, Sum
+from edge.reading.frames import NATIVE, Frames
+from edge.reading.result import body_of
+from edge.reading.resume import Opened, Presented, Refusal
+from edge.reading.state import state_of
 from edge.routes.acks import prelude_of
 from edge.routes.common import Forbidden, ReaderHooks, failure, refusal, request_id_of, service_of
 from edge.routes.dialects import read_body, stage_of
@@ -37,9 +39,7 @@ from edge.routes.documented import (
     streamed,
 )
 from edge.routes.visitors import visitor_of
-from edge.seats import Seat
 from edge.service import EdgeService
-from edge.state import state_of
 from schemas.events import CancelRequested, LogEvent
 from schemas.records import ControlKind, ControlRecord
 from schemas.settings import ApiKey

@@ -1,7 +1,7 @@
 """What runs, or ran lately, on this edge: for a live view of one tenant's generations.
 
 It tells this edge's memory only, never another edge's: whoever wants all of them asks each edge, or ClickHouse. Before:
-``app``. After: ``edge.registry``, ``edge.state``.
+``app``. After: ``edge.registry``, ``edge.reading.state``.
 """
 
 from typing import Annotated
@@ -10,9 +10,9 @@ import orjson
 from fastapi import APIRouter, Query, Request, Response
 
 from edge.dialects import BadRequest
+from edge.reading.state import listed
 from edge.routes.common import caller_of, service_of
 from edge.routes.documented import SECURED, Schema, answers, errors
-from edge.state import listed
 
 router = APIRouter(default_response_class=Response)
 LISTED_MAX = 100

@@ -9,8 +9,9 @@ from typing import Annotated
 import orjson
 from fastapi import APIRouter, Query, Request, Response
 
+from edge.admission.seats import Seat
 from edge.dialects import dialect_of
-from edge.resume import Refusal
+from edge.reading.resume import Refusal
 from edge.routes.common import caller_of, failure, refusal, service_of
 from edge.routes.documented import (
     CURSOR_HEADERS,
@@ -22,7 +23,6 @@ from edge.routes.documented import (
     streamed,
 )
 from edge.routes.generations import end, presented, stream
-from edge.seats import Seat
 from edge.service import EdgeService
 from schemas.events import CancelRequested
 from schemas.settings import ApiKey

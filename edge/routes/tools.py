@@ -1,6 +1,6 @@
 """What became of a tool call of an answer, as whoever ran the tool reports it, on any edge.
 
-Before: ``app``. After: ``edge.tools``.
+Before: ``app``. After: ``edge.driving.tools``.
 """
 
 from typing import Any
@@ -9,7 +9,7 @@ import orjson
 from fastapi import APIRouter, Request, Response
 
 from edge.dialects import BadRequest
-from edge.resume import Refusal
+from edge.reading.resume import Refusal
 from edge.routes.common import caller_of, failure, service_of
 from edge.routes.dialects import read_body
 from edge.routes.documented import SECURED, Schema, answers, errors, json_body

@@ -8,8 +8,8 @@ import orjson
 from fastapi import APIRouter, Request, Response
 
 from edge.auth import Unauthorized
-from edge.history import read_history
-from edge.resume import Presented, Refusal, read_cursor
+from edge.reading.history import read_history
+from edge.reading.resume import Presented, Refusal, read_cursor
 from edge.routes.common import caller_of, failure, service_of
 from edge.routes.documented import SECURED, Schema, answers, errors
 from edge.service import EdgeService

@@ -14,12 +14,12 @@ from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple
 
 from compose.embedded.simulator.traits import Traits, draw
-from edge.health import Health, Outcome, ProvidersAway
+from edge.driving.watch import Limits, Watch
+from edge.driving.wishes import hedge_rules
 from edge.policy import moves
 from edge.policy.chain import Chain, step
 from edge.policy.hedging import NO_HEDGE, HedgeRules, due
-from edge.watch import Limits, Watch
-from edge.wishes import hedge_rules
+from edge.provider.health import Health, Outcome, ProvidersAway
 from schemas.settings import ApiKey, Settings
 
 S: Final = 1_000_000

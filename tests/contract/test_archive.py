@@ -5,8 +5,8 @@ from decimal import Decimal
 
 import pytest
 
-import edge.archive
-from edge.archive import Archive, ArchiveAway, Sum
+import edge.reading.archive
+from edge.reading.archive import Archive, ArchiveAway, Sum
 from schemas.events import Kind
 from schemas.records import GenerationRecord, Side
 from schemas.settings import ClickHouse
@@ -44,7 +44,7 @@ async def filled(request, monkeypatch):
         memory = MemoryArchive()
         yield Filled(memory, lambda block, _: memory.rows.extend(block))
         return
-    monkeypatch.setattr(edge.archive, "PAGE_ROWS", PAGE_ROWS)
+    monkeypatch.setattr(edge.reading.archive, "PAGE_ROWS", PAGE_ROWS)
     with empty_database(request.getfixturevalue("clickhouse")) as store:
         database = store.query("SELECT currentDatabase() AS name")[0]["name"]
         archive = Archive(ClickHouse(url=request.getfixturevalue("clickhouse"), database=database))
@@ -149,8 +149,11 @@ def test_a_question_reads_one_generation_of_one_day(clickhouse):
             ]
             store.insert(rows.EVENTS, block, f"day {day}")
         store.merge(rows.EVENTS)
-        asked = edge.archive._one("t3", generation_id(3, NOW_US))
-        for sql, more in ((edge.archive._FIND, {}), (edge.archive._PAGE_OF_ALL, {"after": -1, "rows": 9})):
+        asked = edge.reading.archive._one("t3", generation_id(3, NOW_US))
+        for sql, more in (
+            (edge.reading.archive._FIND, {}),
+            (edge.reading.archive._PAGE_OF_ALL, {"after": -1, "rows": 9}),
+        ):
             plan = [next(iter(r.values())) for r in store.query(f"EXPLAIN indexes = 1 {sql}", asked | more)]
             parts = [line.split()[-1] for line in plan if "Parts: 1/" in line]
             granules = [line.split()[-1] for line in plan if "Granules:" in line and "/" in line]

@@ -5,7 +5,7 @@ import asyncio
 import pytest
 
 from compose.topics import apply
-from edge.claims import Claims, key_of
+from edge.idempotency.claims import Claims, key_of
 from edge.log import LogAway
 from edge.log.kafka import KafkaLog
 from schemas.codec import Codec

@@ -12,7 +12,7 @@ from itertools import cycle, pairwise, repeat
 
 import pytest
 
-from edge.acks import checksum
+from edge.reading.acks import checksum
 from schemas.events import Kind, LogEvent
 from tests.support.cutting import Cut, CuttingProxy
 from tests.support.dialects import KEY, QUICK, world

@@ -1,9 +1,9 @@
-"""An archive in memory, filled as a sink fills the real one: by the rows of ``sinks``, read back by ``edge.archive``."""
+"""An archive in memory, filled as a sink fills the real one: by the rows of ``sinks``, read back by ``edge.reading.archive``."""
 
 from types import SimpleNamespace
 
-from edge.archive import ArchiveAway
-from edge.archive_rows import Found, event_of
+from edge.reading.archive import ArchiveAway
+from edge.reading.archive_rows import Found, event_of
 from schemas.errors import Poison
 from schemas.events import CONTENT_KINDS, TERMINALS
 from sinks.intake import EventIntake

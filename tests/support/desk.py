@@ -3,8 +3,8 @@
 import asyncio
 
 from edge.metrics import Metrics
+from edge.reading.resume import Desk, Opened, Presented
 from edge.registry import Registry
-from edge.resume import Desk, Opened, Presented
 from schemas.cursor import render, sign
 from schemas.events import LogEvent
 from schemas.settings import ApiKey

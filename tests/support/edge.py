@@ -6,8 +6,8 @@ from edge.clock import Clock
 from edge.follow import Follower, Hole, LogSilent, OffsetGone
 from edge.generation import Generation, Identity
 from edge.log.memory import MemoryLog
+from edge.reading.replays import Replays
 from edge.recorder import Recorder
-from edge.replays import Replays
 from schemas.codec import Codec
 from schemas.events import Canonical, ErrorEnd, Kind, MessageEnd, MessageStart, PartType
 from schemas.ids import uuid7

@@ -2,11 +2,11 @@
 
 import asyncio
 
-from edge.claims import Claim
 from edge.clock import system_clock
 from edge.dialects import dialect_of
+from edge.idempotency.claims import Claim
+from edge.idempotency.once import asked_of
 from edge.log.memory import MemoryLog
-from edge.once import asked_of
 from schemas.events import Kind
 from tests.support.edge import logged
 from tests.support.running import BODY, OWNER, RunningEdge

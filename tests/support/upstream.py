@@ -1,10 +1,10 @@
-"""A provider of a script: what it answers, when, and what became of its connections. In place of ``edge.upstream``."""
+"""A provider of a script: what it answers, when, and what became of its connections. In place of ``edge.provider.upstream``."""
 
 import asyncio
 import json
 from contextlib import asynccontextmanager
 
-from edge.upstream import UpstreamFailed
+from edge.provider.upstream import UpstreamFailed
 from schemas.events import Dispatch
 
 DONE = b"data: [DONE]\n\n"
@@ -113,7 +113,7 @@ class ScriptedUpstream:
 
     @asynccontextmanager
     async def call(self, provider, path, body, headers):
-        """See edge.upstream.Upstream.call."""
+        """See edge.provider.upstream.Upstream.call."""
         del path, headers
         script = self.scripts[min(len(self.calls), len(self.scripts) - 1)]
         call = Call(provider, body)

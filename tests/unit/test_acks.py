@@ -10,11 +10,11 @@ import pytest_asyncio
 from hypothesis import given
 from hypothesis import strategies as st
 
-from edge.acks import TURN_EVENTS, TooMuch, checksum, claims_in, claims_of, within
-from edge.acks import wanted as wanted_of
 from edge.dialects import BadRequest
 from edge.dialects.native import native_frame
-from edge.frames import ACK_EVERY
+from edge.reading.acks import TURN_EVENTS, TooMuch, checksum, claims_in, claims_of, within
+from edge.reading.acks import wanted as wanted_of
+from edge.reading.frames import ACK_EVERY
 from edge.sse import SseDecoder
 from schemas.events import Kind, SeqRange
 from schemas.limits import Limit

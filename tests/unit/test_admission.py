@@ -5,14 +5,14 @@ import hashlib
 from collections import Counter
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
-from edge.admission import ProviderFull, TenantFull, WaitedTooLong
+from edge.admission.gate import ProviderFull, TenantFull, WaitedTooLong
+from edge.admission.queueing import Ask, Bounds, Full, Queue, Rules, Stand
 from edge.app import build_app
-from edge.health import ProvidersAway
 from edge.log import LogAway
-from edge.queueing import Ask, Bounds, Full, Queue, Rules, Stand
+from edge.provider.health import ProvidersAway
 from schemas.events import Kind
 from schemas.settings import ApiKey, Provider
 from tests.support.asgi import post
@@ -180,7 +180,6 @@ class Held:
         self.queue.leave = counted
 
 
-@settings(deadline=None)
 @given(
     st.lists(
         st.tuples(

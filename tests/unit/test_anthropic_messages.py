@@ -5,7 +5,7 @@ import json
 
 import orjson
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from edge.app import build_app
@@ -382,7 +382,6 @@ EVENT = st.fixed_dictionaries(
 )  # fmt: skip
 
 
-@settings(deadline=None)  # the first one compiles the codec
 @given(st.lists(EVENT, max_size=5))
 def test_no_shape_of_an_event_is_a_bug(values):
     """Whatever JSON a provider sends, it is captured, can be put in the log, and can be assembled."""

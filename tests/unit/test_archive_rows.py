@@ -5,10 +5,10 @@ import asyncio
 import msgspec
 import pytest
 
-import edge.archive
-from edge.archive import Archive, ArchiveAway
-from edge.archive_rows import Found, event_of
+import edge.reading.archive
 from edge.dialects.native import native_frame
+from edge.reading.archive import Archive, ArchiveAway
+from edge.reading.archive_rows import Found, event_of
 from schemas.events import Kind, LogEvent
 from schemas.settings import ClickHouse
 from sinks.rows import EVENTS, event_row
@@ -78,7 +78,7 @@ async def test_an_archive_that_is_silent_is_not_waited_for_by_everyone(monkeypat
         writer.close()
 
     for name, value in (("CONNECT_S", 0.05), ("ANSWER_S", 0.2), ("SILENT_S", 0.3)):
-        monkeypatch.setattr(edge.archive, name, value)
+        monkeypatch.setattr(edge.reading.archive, name, value)
     async with await asyncio.start_server(silent, "127.0.0.1", 0) as server:
         port = server.sockets[0].getsockname()[1]
         archive = Archive(ClickHouse(url=f"http://127.0.0.1:{port}"))

@@ -4,8 +4,8 @@ import asyncio
 
 import pytest
 
-from edge import archive as module
-from edge.archive import Archive, ArchiveAway
+from edge.reading import archive as module
+from edge.reading.archive import Archive, ArchiveAway
 from schemas.ids import uuid7
 from schemas.settings import Settings
 

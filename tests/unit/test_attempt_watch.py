@@ -1,7 +1,7 @@
 """The time-outs of an attempt, as deadlines."""
 
+from edge.driving.watch import USAGE_GRACE, Limits, Watch
 from edge.policy.hedging import Silence
-from edge.watch import USAGE_GRACE, Limits, Watch
 
 LIMITS = Limits(
     queue_us=50,

@@ -45,7 +45,7 @@ def test_what_is_written_is_read(record):
     """Any value of any record type is read back by us alone, unless a number in it is too large for the quick way."""
     read = reader_of(record)
 
-    @settings(max_examples=25, deadline=None)
+    @settings(max_examples=25)
     @given(structs(record, long_max=2**61))
     def compare(value):
         assert read(CODEC.encode(value), HEADER_BYTES) == value
@@ -57,7 +57,7 @@ def test_what_is_written_is_read(record):
 def test_damaged_bytes_are_judged_as_fastavro_judges_them(record):
     """Of bytes that were cut, lengthened or changed, the codec says what fastavro says: the same value or poison."""
 
-    @settings(max_examples=40, deadline=None)
+    @settings(max_examples=40)
     @given(structs(record), st.data())
     def compare(value, drawn):
         data = bytearray(CODEC.encode(value))

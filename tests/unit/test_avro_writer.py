@@ -17,7 +17,7 @@ def test_the_bytes_are_fastavros(record):
     """For any value of any record type the writer gives exactly what fastavro gives."""
     schema, write = fastavro.parse_schema(schema_of(record)), writer_of(record)
 
-    @settings(max_examples=40, deadline=None)
+    @settings(max_examples=40)
     @given(structs(record))
     def compare(value):
         out = io.BytesIO()

@@ -6,8 +6,8 @@ import pytest_asyncio
 from pydantic import ValidationError
 
 from edge.app import build_app
-from edge.browser import EXPOSED, HEADERS_BYTES_MAX
-from edge.direct import Direct
+from edge.asgi.browser import EXPOSED, HEADERS_BYTES_MAX
+from edge.asgi.direct import Direct
 from schemas.events import Kind
 from tests.support.asgi import _request, get, post
 from tests.support.dialects import HEADERS, KEY_SHA256, QUICK, world

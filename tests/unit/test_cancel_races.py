@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from edge.holdings import CLAIM_US
+from edge.admission.holdings import CLAIM_US
 from schemas.events import CancelRequested, Kind, Outcome
 from schemas.settings import ApiKey
 from tests.support.once import call

@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from edge.claims import Claims, key_of
+from edge.idempotency.claims import Claims, key_of
 from edge.log import Placed
 from edge.log.memory import MemoryLog
 from schemas.records import ClaimRecord

@@ -8,7 +8,7 @@ import pytest
 from edge.auth import Keys, Unauthorized
 from edge.configured import HELD_DAYS, Configured
 from edge.follow import Erased
-from edge.resume import Opened
+from edge.reading.resume import Opened
 from schemas.events import Kind
 from schemas.records import ConfigKind, ConfigRecord, ForgottenEntry, KeyEntry, KeyHash
 from schemas.settings import ApiKey

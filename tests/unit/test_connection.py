@@ -7,7 +7,7 @@ import socket
 import pytest
 import uvicorn
 
-from edge.connection import bounded
+from edge.asgi.connection import bounded
 from schemas.settings import Limit
 
 HEAD_BYTES, HEAD_S = 1_000, 0.2

@@ -59,7 +59,7 @@ def test_no_damage_is_a_bug(dialect):
     """However a stream is damaged, its events are captured, can be put in the log, and can be assembled."""
     spoken = dialect_of(dialect)
 
-    @settings(deadline=None, max_examples=150)
+    @settings(max_examples=150)
     @given(damaged(dialect))
     def holds(values):
         state, captured = spoken.new_state(), []

@@ -8,7 +8,7 @@ from edge.capture import AttemptCapture
 from edge.dialects import Captured, Dialect, bearer, dialect_of
 from edge.dialects.json_events import JsonEvents, kind_of, tokens_of
 from edge.dialects.openai_chat import OpenAiChat
-from edge.frames import Frames
+from edge.reading.frames import Frames
 from edge.sse import SseEvent, encode_frame
 from schemas.events import Canonical, ChoiceFinish, Kind, PartType
 from schemas.failures import DIALECTS, error_frame

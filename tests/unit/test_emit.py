@@ -5,9 +5,9 @@ import json
 
 import pytest
 
-from edge.emit import EventStream, Hooks
-from edge.frames import NATIVE, Frames
+from edge.asgi.emit import EventStream, Hooks
 from edge.generation import Head
+from edge.reading.frames import NATIVE, Frames
 from schemas.cursor import parse
 from tests.support.asgi import Connection
 from tests.support.edge import SECRET, Writer, turns

@@ -9,7 +9,7 @@ import zstandard
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from edge.encodings import PIECE_BYTES, Undecodable, decoder_of
+from edge.provider.encodings import PIECE_BYTES, Undecodable, decoder_of
 
 
 def raw_deflate(data):
@@ -89,7 +89,7 @@ def test_a_bomb_comes_in_pieces(name):
 
 
 @given(st.sampled_from(sorted(PACK)), st.binary(max_size=300), st.booleans())
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 def test_any_bytes(name, data, behind):
     """Any bytes, also behind a whole body, give bytes or the typed error, never another exception."""
     pieces = [PACK[name](TEXT), data] if behind else [data]

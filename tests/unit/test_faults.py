@@ -76,7 +76,7 @@ async def test_forwards_bytes_and_ends():
 
 
 @given(n_bytes=st.integers(0, 300))
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=15)
 def test_cut_after_exactly_n_bytes(n_bytes):
     """Exactly n bytes arrive, then a clean end; the rule is spent, so the next connection is whole."""
 
@@ -239,7 +239,7 @@ async def test_target_away():
 
 
 @given(rules=st.lists(st.sampled_from(["delay", "throttle", "half_open", "heal"]), max_size=6))
-@settings(max_examples=10, deadline=None)
+@settings(max_examples=10)
 def test_no_byte_is_lost_under_changing_rules(rules):
     """Whatever rules come and go while a stream runs, its bytes arrive whole and in order."""
     lines = b"".join(b"%09d\n" % number for number in range(2000))

@@ -20,7 +20,7 @@ from tests.support.folding import (
 )
 
 IDS = [f"01931a2b-3c4d-7e5f-8a6b-00000000000{digit}" for digit in range(4)]
-EXAMPLES = settings(max_examples=120, deadline=None)
+EXAMPLES = settings(max_examples=120)
 
 
 class Sink:

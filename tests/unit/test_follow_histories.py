@@ -167,7 +167,7 @@ async def played(steps):
     return history, replay
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 @given(st.lists(STEPS, max_size=30))
 def test_in_every_history_clients_hold_exactly_what_a_replay_gives(steps):
     """Copies, freezes, refused publishes, lost answers, a foreign terminal: live equals replay, and one terminal."""

@@ -4,8 +4,8 @@ import json
 
 import pytest
 
-from edge.frames import NATIVE, Frames
 from edge.generation import Delivered
+from edge.reading.frames import NATIVE, Frames
 from edge.sse import SseDecoder
 from schemas.cursor import parse, verify
 from schemas.events import Kind

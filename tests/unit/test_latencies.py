@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from edge.latencies import KEPT_MAX, LEAST, TURN, Latencies
+from edge.provider.latencies import KEPT_MAX, LEAST, TURN, Latencies
 from tests.support.running import ends_of, starts_of
 from tests.support.upstream import DONE, HANG, Script, chunk, finish
 from tests.support.virtual import RunningEdge, ScriptedUpstream, clock_of, over, virtually

@@ -7,7 +7,7 @@ from contextlib import asynccontextmanager
 import pytest
 import uvicorn
 
-from edge.connection import bounded
+from edge.asgi.connection import bounded
 from schemas.settings import Limit
 
 HEAD_BYTES, SOON_S, NEVER_S = 1_000, 0.3, 30

@@ -5,12 +5,12 @@ import contextlib
 
 import pytest
 
-from edge.claims import key_of
 from edge.clock import Clock, system_clock
 from edge.dialects import BadRequest
+from edge.idempotency.claims import key_of
+from edge.idempotency.once import KEY_CHARS_MAX, Conflict, asked_of
 from edge.log import LogAway
 from edge.log.memory import MemoryLog
-from edge.once import KEY_CHARS_MAX, Conflict, asked_of
 from schemas.events import CancelRequested, ErrorEnd, Kind, LogEvent
 from schemas.ids import uuid7
 from schemas.records import ClaimRecord

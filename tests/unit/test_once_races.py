@@ -3,7 +3,7 @@
 import asyncio
 from collections import deque
 
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from edge.clock import system_clock
@@ -105,7 +105,7 @@ def held(order, upstream, found):
     assert sorted(g for g, again in found if not again) == sorted(attempted)
 
 
-@settings(max_examples=100, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=100)
 @given(rounds=ROUNDS, refused=st.integers(0, 2), slow=st.integers(0, 3), pace=PACE)
 def test_of_one_key_one_generation_runs(rounds, refused, slow, pace):
     """However calls cross: one attempt at a time, none after content, and every call is given a generation that ran."""

@@ -4,7 +4,7 @@ import json
 
 import orjson
 import pytest
-from hypothesis import example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from edge.dialects import BadRequest, dialect_of
@@ -282,7 +282,6 @@ EVENT = st.fixed_dictionaries(
 )  # fmt: skip
 
 
-@settings(deadline=None)  # the first one compiles the codec
 @given(st.lists(EVENT, max_size=5))
 @example([{"type": "response.completed", "response": {"output": [{"type": []}]}}])
 def test_no_shape_of_an_event_is_a_bug(values):

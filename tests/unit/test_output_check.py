@@ -6,10 +6,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from edge.attempts.output_check import CHECKED_CHARS_MAX, OutputCheck, json_wanted
+from edge.attempts.schema_check import VISITS_AT_ONCE, keeps_to
 from edge.dialects.partial_json import begins_json
 from edge.dialects.reading import NESTED_MAX
-from edge.output_check import CHECKED_CHARS_MAX, OutputCheck, json_wanted
-from edge.schema_check import VISITS_AT_ONCE, keeps_to
 from schemas.events import Canonical, PartType
 
 VALUES = st.recursive(

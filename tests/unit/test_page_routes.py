@@ -10,7 +10,7 @@ from decimal import Decimal
 import pytest
 
 from edge.app import build_app
-from edge.archive import Sum
+from edge.reading.archive import Sum
 from edge.routes import listing
 from edge.routes.page import POLICY, SHARED, assets
 from schemas.settings import ApiKey

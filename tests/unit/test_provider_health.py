@@ -4,10 +4,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from edge.health import PUSH_BACK_US_MAX, Health, Outcome, ProvidersAway
 from edge.policy.breaker import Breaker
 from edge.policy.budgets import Bucket
 from edge.policy.routes import in_order
+from edge.provider.health import PUSH_BACK_US_MAX, Health, Outcome, ProvidersAway
 from schemas.events import Kind
 from schemas.settings import Route
 from tests.support.running import edge_settings, edge_with, ends_of, run, starts_of

@@ -4,7 +4,7 @@ import pytest
 from pydantic import ValidationError
 
 from edge.dialects import BadRequest
-from edge.opening import MODEL_CHARS_MAX
+from edge.driving.opening import MODEL_CHARS_MAX
 from schemas.settings import Provider, Route
 from tests.support.edge import settings_of
 from tests.support.running import edge_with

@@ -78,7 +78,7 @@ def play(scripts, what, at_s, body, headers):
     return virtually(work)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(
     SCRIPTS,
     WHAT,

@@ -6,10 +6,10 @@ from types import SimpleNamespace
 import httpx
 import pytest
 
-from edge.emit import EventStream, Hooks
-from edge.frames import NATIVE, Frames
-from edge.history import TURN_RECORDS, History, read_history
-from edge.readings import Crowded, Readings
+from edge.asgi.emit import EventStream, Hooks
+from edge.reading.frames import NATIVE, Frames
+from edge.reading.history import TURN_RECORDS, History, read_history
+from edge.reading.readings import Crowded, Readings
 from schemas.events import Kind
 from schemas.ids import uuid7
 from schemas.limits import Limit

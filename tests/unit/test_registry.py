@@ -4,8 +4,8 @@ import asyncio
 
 import pytest
 
+from edge.admission.holdings import Holdings
 from edge.generation import SINCE_BYTES_MAX, SINCE_EVENTS_MAX
-from edge.holdings import Holdings
 from edge.metrics import Metrics
 from edge.registry import Registry
 from schemas.events import CancelRequested, ClientReader, Kind, ToolStatus

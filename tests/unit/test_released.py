@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from edge.holdings import CLAIM_US
+from edge.admission.holdings import CLAIM_US
 from schemas.events import CancelRequested, Kind
 from tests.support.once import call, ended, two_on_one
 from tests.support.running import edge_with, ends_of

@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from edge.generation import Delivered
 from edge.log import Raw
-from edge.replays import RECORD_BYTES_MAX, UNUSED_US, Replays
+from edge.reading.replays import RECORD_BYTES_MAX, UNUSED_US, Replays
 from schemas.events import Kind
 from schemas.parts import RECORD_BYTES_MAX as WHOLE_BYTES_MAX
 from tests.support.edge import CODEC, Client, Writer, turns

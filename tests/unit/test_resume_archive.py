@@ -4,7 +4,7 @@ import pytest
 
 from edge.follow import LogSilent
 from edge.log import LogAway
-from edge.resume import Opened
+from edge.reading.resume import Opened
 from schemas.events import Kind
 from schemas.parts import RECORD_BYTES_MAX
 from tests.support.archive import MemoryArchive, rows_of

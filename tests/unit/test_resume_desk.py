@@ -4,7 +4,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from edge.resume import Opened, Presented, read_cursor
+from edge.reading.resume import Opened, Presented, read_cursor
 from schemas.cursor import CursorMalformed, render, resumption_token, sign
 from schemas.ids import uuid7
 from schemas.parts import RECORD_BYTES_MAX

@@ -6,9 +6,9 @@ import random
 
 import pytest
 
-from edge.health import Health, Outcome, ProvidersAway
 from edge.policy.chain import Chain, step
 from edge.policy.moves import Began, Due, End, Ended, Failed, Pay, Rules, Start
+from edge.provider.health import Health, Outcome, ProvidersAway
 from tests.support.running import edge_settings
 
 S = 1_000_000

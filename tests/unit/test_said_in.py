@@ -7,9 +7,9 @@ import fastavro
 import pytest
 from fastavro.schema import fingerprint, to_parsing_canonical_form
 
-from edge.decode import said_in
 from edge.log import LogAway
 from edge.log.memory import MemoryLog
+from edge.reading.decode import said_in
 from schemas.avro import schema_of
 from schemas.codec import MAGIC, Codec
 from schemas.records import ClaimRecord, ConfigRecord, ControlKind, ControlRecord

@@ -43,7 +43,7 @@ async def test_a_crash_between_any_two_steps_loses_and_doubles_nothing(step, nth
     assert sorted(set(world.buried)) == buried
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(
     kinds=st.text(alphabet="dddpb", max_size=14),
     crashes=st.lists(st.tuples(st.sampled_from(STEPS), st.integers(1, 12)), max_size=5),

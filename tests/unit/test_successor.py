@@ -6,7 +6,7 @@ import orjson
 import pytest
 
 from edge.dialects import dialect_of
-from edge.result import body_of
+from edge.reading.result import body_of
 from schemas.events import Kind
 from tests.support.upstream import CUT, DONE, HANG, Script, chunk, finish
 from tests.support.virtual import RunningEdge, ScriptedUpstream, clock_of, over, virtually

@@ -7,7 +7,7 @@ from contextlib import closing, contextmanager
 
 import pytest
 
-from edge.watch import Limits
+from edge.driving.watch import Limits
 from schemas.events import Dispatch, EndedBy, Kind, Outcome
 from schemas.outcomes import ERRORS
 from schemas.settings import ApiKey, Provider, Route

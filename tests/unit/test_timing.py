@@ -4,7 +4,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from edge.timing import CLAIM_US_MAX, NOTHING_SAID, Marks, ProviderTiming, breakdown, of_body, of_headers
+from edge.driving.timing import (
+    CLAIM_US_MAX,
+    NOTHING_SAID,
+    Marks,
+    ProviderTiming,
+    breakdown,
+    of_body,
+    of_headers,
+)
 from schemas.payloads import LATENCY_PARTS
 
 VLLM = {"metrics": {"queue_time_ms": 12.5, "time_to_first_token_ms": 80.25, "generation_time_ms": 900.0}}

@@ -4,10 +4,10 @@ import json
 
 import pytest
 
+from edge.asgi.emit import Hooks
 from edge.dialects import dialect_of
-from edge.emit import Hooks
 from edge.follow import Erased, Hole, LogSilent, OffsetGone
-from edge.result import WholeAnswer, first_answer
+from edge.reading.result import WholeAnswer, first_answer
 from tests.support.asgi import Connection
 
 CHAT = dialect_of("openai.chat")

@@ -5,7 +5,7 @@ from contextlib import asynccontextmanager
 
 import pytest
 
-from edge.upstream import TURN_BYTES, Upstream, UpstreamFailed, turn_of
+from edge.provider.upstream import TURN_BYTES, Upstream, UpstreamFailed, turn_of
 from schemas.events import Dispatch
 from schemas.settings import Provider
 from tests.support.waiting import until

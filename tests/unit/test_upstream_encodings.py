@@ -9,7 +9,7 @@ import pytest
 import zstandard
 
 from edge.clock import system_clock
-from edge.upstream import Upstream
+from edge.provider.upstream import Upstream
 from schemas.settings import Provider
 from tests.support.running import RunningEdge, ends_of
 from tests.support.upstream import DONE, chunk, finish
