@@ -6,7 +6,6 @@
  */
 
 import { seqOf } from "./cursor.js";
-import { objectIn } from "./dialects.js";
 
 /** @import { Frame } from "./types.js" */
 
@@ -47,14 +46,15 @@ export class Answer {
   }
 
   /**
-   * Take one frame; null where it says nothing of its own.
+   * Take one frame; null where it says nothing of its own. Raises where it is no event of an edge's.
    * @param {Frame} frame
    * @returns {Item | null}
    */
   take(frame) {
     const seq = seqOf(frame.id);
     if (seq === null || frame.id === undefined) return null;
-    const fields = objectIn(frame.data);
+    const fields = JSON.parse(frame.data);
+    if (typeof fields !== "object" || fields === null) throw new TypeError("the data of an event is no object");
     const at = { seq, id: frame.id };
     if (frame.event === "message_start") return { type: "start", ...at, fields };
     if (frame.event === "generation_error") this.failure = fields;
@@ -70,7 +70,9 @@ export class Answer {
    * @param {Part} part
    */
   #part(part) {
-    const { type, text = "", choice_index: choice = 0 } = part;
+    const { type, choice_index: choice = 0 } = part;
+    const text = part.text ?? "";
+    if (typeof text !== "string") throw new TypeError("the text of a part is no text");
     if (type === "tool_call") this.#call(part, choice);
     if (type === "reasoning" && choice === 0) this.reasoning += text;
     if (type !== "text") return "";

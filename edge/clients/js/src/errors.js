@@ -8,7 +8,7 @@
  * @typedef {object} ErrorDetails
  * @property {string} code the edge's word (`resume_expired`, `stall_timeout` …), or one of the library's: `aborted`,
  *   `unreachable`, `not_an_edge`, `session_timeout`, `read_timeout`, `frame_too_large`, `answer_too_large`, `foreign_cursor`,
- *   `refused`, `refusal_cut` (its body did not come whole)
+ *   `unreadable_event`, `refused`, `refusal_cut` (its body did not come whole)
  * @property {number} [status] of the HTTP answer
  * @property {boolean} [retryable] whether the same call may be sent again by itself
  * @property {number} [retryAfterMs]

@@ -180,7 +180,7 @@ export class Stream {
     try {
       for await (const frame of this.#frames()) {
         if (frame.id === undefined) this.#beside(frame);
-        const item = this.#answer.take(frame);
+        const item = this.#taken(frame);
         const over = this.#answer.end !== null || this.#answer.failure !== null;
         if (over && (seqOf(frame.id) ?? after) < after) throw this.#foreign(after);
         if (this.#answer.end !== null) this.#finished.resolve(this.#answer.end);
@@ -194,6 +194,17 @@ export class Stream {
     } finally {
       this.#reading.leave();
       this.#finished.reject(new StreamError("the reader has left before the end", { code: "aborted", text: this.text }));
+    }
+  }
+
+  /** @param {Frame} frame */
+  #taken(frame) {
+    try {
+      return this.#answer.take(frame);
+    } catch (cause) {
+      const { generationId, session } = this;
+      const message = `${frame.id} is no event of an edge's`;
+      throw new StreamError(message, { code: "unreadable_event", generationId, session, cause });
     }
   }
 

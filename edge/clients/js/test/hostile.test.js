@@ -161,6 +161,15 @@ for (const [name, read] of Object.entries(READERS)) {
   });
 }
 
+test("iterator: an event that nobody can read is said, with its id and the text so far", async (t) => {
+  for (const data of ["not JSON", "[".repeat(100_000), "7", '{"parts": [null]}', '{"parts": [{"type": "text", "text": 7}]}']) {
+    const gateway = await played(t, { frames: [...NATIVE.slice(0, 2), frame(2, data, "delta"), ...NATIVE.slice(3)] });
+    const read = generate({ edge: gateway.url, body: {}, limits: QUICK }).result();
+    await assert.rejects(read, { name: "StreamError", code: "unreadable_event", text: "one", generationId: GENERATION }, data.slice(0, 50));
+    gateway.stop();
+  }
+});
+
 test("an answer in one piece has a bound, too", async (t) => {
   const gateway = await played(t, { frames: [], result: JSON.stringify("x".repeat(9_000)) });
   const call = { ...CALL, body: "{}" };

@@ -58,7 +58,7 @@ export declare class Answer {
     /** The text of the first choice. */
     get text(): string;
     /**
-     * Take one frame; null where it says nothing of its own.
+     * Take one frame; null where it says nothing of its own. Raises where it is no event of an edge's.
      * @param {Frame} frame
      * @returns {Item | null}
      */

@@ -72,7 +72,9 @@ class Play:
             case Give(frames):
                 self.given += [frame.raw for frame in frames]
                 self.now += self.slow_s
-            case Opened() | Answer():
+            case Answer():
+                self.answer = effect
+            case Opened():
                 pass
         return None
 

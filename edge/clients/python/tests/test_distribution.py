@@ -18,6 +18,7 @@ PURE = (
     "effects",
     "call",
     "reading",
+    "standing",
     "course",
     "checksums",
     "acks",

@@ -25,7 +25,7 @@ ROWS = [
     (500, {"x-should-retry": "true"}, Verdict(AGAIN, 0)),
     (500, {}, Verdict(STOP)),
     (501, {}, Verdict(STOP)),
-    (302, {}, Verdict(STOP)),
+    (302, {}, Verdict(AGAIN, 0)),
     *[(status, {}, Verdict(STOP)) for status in (400, 401, 403, 404, 408, 409, 410, 413, 422)],
     *[(status, {"x-should-retry": "true", "retry-after": "1"}, Verdict(STOP)) for status in (401, 409, 410)],
 ]

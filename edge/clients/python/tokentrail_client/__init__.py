@@ -2,7 +2,7 @@
 
 ``http_client`` and ``async_http_client`` go under an SDK; ``Client`` and ``AsyncClient`` give iterators. Reading order:
 ``states`` the six states as a table · ``frames`` bytes to whole frames · ``endings`` what ends a stream · ``advice`` the
-retry matrix · ``effects`` what is asked of the outside · ``call`` and ``reading`` what a session is made of ·
+retry matrix · ``effects`` what is asked of the outside · ``call``, ``reading`` and ``standing`` what a session is made of ·
 ``checksums`` and ``acks`` what was received · ``course`` the whole of a session, as a pure generator · ``store`` SQLite ·
 ``vendor`` the HTTP library · ``shell`` and ``async_shell`` do what a course asks · ``keys`` and ``transport`` under the
 SDKs · ``items`` and ``sessions`` the iterators · ``clients`` what an application builds.

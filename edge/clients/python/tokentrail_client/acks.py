@@ -7,8 +7,9 @@ import json
 from collections.abc import Iterable, Iterator
 from typing import Any
 
-from tokentrail_client.checksums import EVENTS_PER_RANGE, Range, added
+from tokentrail_client.checksums import EVENTS_PER_RANGE, RANGES_MAX, Range, added
 from tokentrail_client.effects import Ask, Lost, Repair
+from tokentrail_client.frames import SEQ_DIGITS_MAX
 
 EVERY_S = 2.0
 TELL_S = 2.0
@@ -66,8 +67,8 @@ def _nack_of(body: bytes) -> str | None:
     """What an edge says that it would send again, as the next connect names it."""
     try:
         ranges = json.loads(body).get("nack") or []
-        return ",".join(f"{first}-{last}" for first, last in ranges) or None
-    except (ValueError, AttributeError, TypeError):
+        return ",".join(f"{int(first)}-{int(last)}" for first, last in ranges[:RANGES_MAX]) or None
+    except (ValueError, AttributeError, TypeError, OverflowError, RecursionError):
         return None
 
 
@@ -76,6 +77,18 @@ def repairs(resent: list[str]) -> Iterator[Repair]:
     taken = resent[:]
     resent.clear()
     for text in taken:
-        said: Any = json.loads(text) if text.startswith("{") else {}
-        if isinstance(said.get("seq"), int) and isinstance(said.get("data"), str):
-            yield Repair(said["seq"], said.get("event"), said["data"])
+        said = _object_in(text)
+        seq, event, data = (said.get(name) for name in ("seq", "event", "data"))
+        if seq is not None and isinstance(data, str) and isinstance(event, str | None):
+            yield Repair(seq, event, data)
+
+
+def _object_in(text: str) -> dict[str, Any]:
+    """What is said; nothing where it is no object of the size of an edge's, or no text that UTF-8 has."""
+    try:
+        said = json.loads(text)
+        json.dumps(said, ensure_ascii=False).encode()
+    except (ValueError, RecursionError):  # half a surrogate, among others
+        return {}
+    seq = said.get("seq") if isinstance(said, dict) else None
+    return said if isinstance(seq, int) and -1 < seq < 10**SEQ_DIGITS_MAX else {}

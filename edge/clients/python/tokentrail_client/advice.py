@@ -5,7 +5,8 @@ Pure. Before: ``endings``. After: ``effects``.
 | what came | what follows |
 |---|---|
 | a stream | read it |
-| in place of a resumed stream 200 that is none, or another generation's (a proxy's page, a cache) | again |
+| in place of an answer a page, another generation's stream (a cache), or a redirect, which nobody follows | again |
+| any of these answers, cut within its body | again, ``call_tries`` times at most; then its head counts |
 | 204 | the terminal was here already: done |
 | RST, FIN before the terminal, silence | resume |
 | 429, 5xx that says ``x-should-retry: true`` | again, after its Retry-After |
@@ -35,6 +36,9 @@ class Action(StrEnum):
     STOP = "stop"
 
 
+_GOOD = {200: Action.READ, 204: Action.DONE}
+
+
 class Verdict(NamedTuple):
     """What follows, and not before how many seconds."""
 
@@ -44,10 +48,8 @@ class Verdict(NamedTuple):
 
 def verdict_on(status: int, headers: Mapping[str, str], now: datetime | None = None) -> Verdict:
     """What follows an answer with this status and these headers (names in lower case)."""
-    if status == 200:  # noqa: PLR2004 - HTTP's own numbers, here and below
-        return Verdict(Action.READ)
-    if status == 204:  # noqa: PLR2004
-        return Verdict(Action.DONE)
+    if status < 400:  # noqa: PLR2004 - HTTP's own numbers, here and below
+        return Verdict(_GOOD.get(status, Action.AGAIN))  # a redirect, or what no edge says: somebody else's
     if status != 429 and status < 500:  # noqa: PLR2004
         return Verdict(Action.STOP)
     wait_s = retry_after_s(headers, now)

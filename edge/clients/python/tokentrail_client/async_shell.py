@@ -22,7 +22,7 @@ from tokentrail_client.effects import (
     Tell,
     Wait,
 )
-from tokentrail_client.shell import Base, Up
+from tokentrail_client.shell import TOLD_BYTES_MAX, Base, Body, Up
 from tokentrail_client.store import Store, StoreError
 from tokentrail_client.vendor import Flavour
 
@@ -89,7 +89,7 @@ class AsyncShell(Base):
             case Read():
                 return await self._read()
             case ReadAll():
-                return await self._read_all()
+                return await self._read_all(effect)
             case Wait(seconds):
                 await anyio.sleep(seconds)
             case Keep():
@@ -104,15 +104,21 @@ class AsyncShell(Base):
             self.response = await self._send(self._flavour.request(ask, self._timeout))
         except self._flavour.lost as error:
             return Lost(error)
-        return self._flavour.head(self.response)
+        return self._heard(self.response)
 
     async def _tell(self, ask: Ask) -> tuple[int, bytes] | Lost:
+        body = Body(ReadAll(TOLD_BYTES_MAX, ask.read_s))
         try:
             response = await self._send(self._flavour.request(ask))
-            body = await response.aread()
+            try:
+                async for part in response.aiter_bytes():
+                    if (lost := body.take(part)) is not None:
+                        return lost
+            finally:
+                await response.aclose()
         except self._flavour.lost as error:
             return Lost(error)
-        return response.status_code, body
+        return response.status_code, body.whole
 
     async def _read(self) -> bytes | Lost | None:
         try:
@@ -122,13 +128,13 @@ class AsyncShell(Base):
         except self._flavour.lost as error:
             return Lost(error)
 
-    async def _read_all(self) -> bytes | Lost:
-        parts = []
+    async def _read_all(self, bounds: ReadAll) -> bytes | Lost:
+        body = Body(bounds)
         while (part := await self._read()) is not None:
-            if isinstance(part, Lost):
-                return part
-            parts.append(part)
-        return b"".join(parts)
+            lost = part if isinstance(part, Lost) else body.take(part)
+            if lost is not None:
+                return lost
+        return body.whole
 
     async def _leave(self) -> None:
         response, self.response, self._chunks = self.response, None, None

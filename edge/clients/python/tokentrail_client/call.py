@@ -4,12 +4,15 @@ Before: ``effects``. After: ``reading``.
 """
 
 from dataclasses import dataclass
+from urllib.parse import quote
 
 from tokentrail_client.effects import Ask
 from tokentrail_client.endings import NATIVE
 
 ABORT = "abort"
 """The reason of a session that its application left."""
+TOO_LARGE = "answer_too_large"
+"""The reason of an answer that is above its bound: reading it again would not help."""
 CANCEL_S = 2.0
 """How long leaving may take: the grace time ends what a cancel did not reach."""
 
@@ -63,7 +66,7 @@ class Call:
 
     def result(self, root: str, generation_id: str, read_s: float) -> Ask:
         """What asks one edge for the whole answer."""
-        return Ask("GET", f"{root}/generations/{generation_id}/result", dict(self.auth), b"", read_s)
+        return Ask("GET", generation_url(root, generation_id, "result"), dict(self.auth), b"", read_s)
 
     def events(
         self, root: str, generation_id: str, last_id: str | None, lacking: str | None, read_s: float
@@ -73,13 +76,18 @@ class Call:
         headers = {"accept": "text/event-stream", **dict(self.auth)}
         headers |= {name: value for name, value in behind.items() if value is not None}
         shape = "" if self.dialect == NATIVE else f"?dialect={self.dialect}"
-        return Ask("GET", f"{root}/generations/{generation_id}/events{shape}", headers, b"", read_s)
+        return Ask("GET", generation_url(root, generation_id, f"events{shape}"), headers, b"", read_s)
 
     def cancel(self, root: str, generation_id: str) -> Ask:
         """What ends a generation that its application left."""
         headers = {**dict(self.auth), "content-type": "application/json"}
-        url = f"{root}/generations/{generation_id}/cancel"
+        url = generation_url(root, generation_id, "cancel")
         return Ask("POST", url, headers, b'{"reason": "user_abort"}', CANCEL_S)
+
+
+def generation_url(root: str, generation_id: str, what: str) -> str:
+    """Where something of a generation is asked; an id is a name, never a path."""
+    return f"{root}/generations/{quote(generation_id, safe='')}/{what}"
 
 
 class Stopped(Exception):

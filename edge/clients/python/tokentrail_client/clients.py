@@ -13,7 +13,7 @@ from types import TracebackType
 from typing import Any, Self
 
 from tokentrail_client.async_shell import AsyncShell
-from tokentrail_client.call import Call, Times
+from tokentrail_client.call import Call, Times, generation_url
 from tokentrail_client.checksums import intact
 from tokentrail_client.course import Course
 from tokentrail_client.effects import Ask
@@ -181,7 +181,7 @@ class _Client:
         """The request that ends a generation, for each edge."""
         headers = {**dict(self._auth), "content-type": "application/json"}
         body = json.dumps({"mode": mode, "reason": reason}).encode()
-        urls = [f"{root}/generations/{generation_id}/cancel" for root in self._roots]
+        urls = [generation_url(root, generation_id, "cancel") for root in self._roots]
         return [self._flavour.request(Ask("POST", url, headers, body, self._times.idle_s)) for url in urls]
 
 
@@ -224,7 +224,7 @@ class Client(_Client):
         return self._status(self._inner.handle_request(last))
 
     def _status(self, response: Any) -> int:
-        response.read()
+        response.close()
         return int(response.status_code)
 
     def _session(self, course: Course, journal: list[Frame], after: str | None) -> Session:
@@ -276,7 +276,7 @@ class AsyncClient(_Client):
         return await self._status(await self._inner.handle_async_request(last))
 
     async def _status(self, response: Any) -> int:
-        await response.aread()
+        await response.aclose()
         return int(response.status_code)
 
     def _session(self, course: Course, journal: list[Frame], after: str | None) -> AsyncSession:

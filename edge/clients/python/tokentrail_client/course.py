@@ -2,15 +2,15 @@
 
 One course serves the transports and the iterators, blocking or not. Invariants: nothing of a frame is handed over before
 its position is kept; a frame is handed over once, in order; after the terminal or the application's own abort nothing
-is asked any more. Before: ``reading``. After: ``shell`` runs it.
+is asked any more. Before: ``standing``. After: ``shell`` runs it.
 """
 
 from collections.abc import Callable, Generator
-from typing import Any, NoReturn
+from typing import Any
 
 from tokentrail_client.acks import Acks, repairs
-from tokentrail_client.advice import Action, Verdict, backoff_s, verdict_on
-from tokentrail_client.call import ABORT, Call, Stopped, Times
+from tokentrail_client.advice import Action, Verdict, retry_after_s, verdict_on
+from tokentrail_client.call import ABORT, TOO_LARGE, Call, Stopped, Times, generation_url
 from tokentrail_client.effects import (
     Answer,
     Ask,
@@ -24,19 +24,22 @@ from tokentrail_client.effects import (
     Read,
     ReadAll,
     Tell,
-    Wait,
 )
-from tokentrail_client.endings import code_of, message_of
+from tokentrail_client.endings import code_of, cut_refusal, message_of
 from tokentrail_client.frames import Frame, FrameTooLarge, Splitter
 from tokentrail_client.reading import Position
-from tokentrail_client.states import Change, OnState, State, moved
+from tokentrail_client.standing import Standing, Steps
+from tokentrail_client.states import OnState, State
 
-Steps = Generator[Effect, Any, None]
 Again = Generator[Effect, Any, Lost | None]
 OK, ACCEPTED, REFUSED = 200, 202, 400
+REFUSAL_BYTES_MAX = 1 << 20
+"""What a refusal says: a few hundred bytes of an edge, a page of a proxy. Of a longer one only the head is told."""
+ANSWER_BYTES_MAX = 64 << 20
+"""An answer in one piece; an edge's is below it."""
 
 
-class Course:
+class Course(Standing):
     """One session.
 
     Args:
@@ -58,19 +61,10 @@ class Course:
         on_state: OnState | None = None,
         generation_id: str | None = None,
     ) -> None:
-        self.call = call
-        self.state = State.CONNECTING
-        self.reason: str | None = None
+        super().__init__(call, times, now, jitter, on_state)
         self.generation_id = generation_id
         self.position = Position(call.dialect)
         self._acks = Acks() if call.acks else None
-        self._times = times
-        self._now = now
-        self._jitter = jitter
-        self._on_state = on_state
-        self._edge = 0
-        self._failures = 0
-        self._not_before = self._started = self._progress = now()
 
     def run(self) -> Steps:
         """Every step, to the end. Raises Stopped, or the last connection's own error where no edge was reached."""
@@ -138,29 +132,57 @@ class Course:
 
     def _whole(self, head: Head) -> Again:
         """An answer that is no stream: the whole of it, a refusal, or the begin of a generation that is read next."""
-        body = yield ReadAll()
+        if head.status >= REFUSED:
+            return (yield from self._refusal(head))
         if self.call.insists and head.status == ACCEPTED and self.generation_id is not None:
+            yield ReadAll(REFUSAL_BYTES_MAX, self._times.idle_s)
             yield Keep(
                 State.CONNECTING, self.generation_id
             )  # the head says it all, also where the body was cut
             return None
+        if self.call.insists or (self.generation_id is None and not head.may_be_an_answer):
+            self.generation_id = None
+            return Lost(Stopped("not_an_edge", f"what answers here is no edge: {head.kind}"))
+        body = yield ReadAll(ANSWER_BYTES_MAX, self._times.read_s)
         if isinstance(body, Lost):
+            self._check_size(body)
             if self.generation_id is None:
                 return body
             yield from self._result(body.said)
             return None
-        if self.call.insists:
-            verdict = verdict_on(head.status, head.headers)
-            if head.status < REFUSED:
-                self.generation_id = None
-                return Lost(Stopped("not_an_edge", f"what answers here is no edge: {head.kind}"))
-            if verdict.action is Action.AGAIN:
-                self.generation_id = None
-                self._not_before = self._now() + verdict.wait_s
-                return Lost(Stopped(code_of(head.status, body), message_of(head.status, body)))
         self._over_by(head, body)
         yield Answer(head, body)
         return None
+
+    def _refusal(self, head: Head) -> Again:
+        """A refusal of the call, whole: it is small, and half of it says nothing. One that was cut is asked for again."""
+        verdict = verdict_on(head.status, head.headers)
+        body = yield ReadAll(REFUSAL_BYTES_MAX, self._times.idle_s)
+        self.generation_id = None
+        if self.call.insists and verdict.action is Action.AGAIN:
+            self._not_before = self._now() + verdict.wait_s
+            said = b"" if isinstance(body, Lost) else body
+            return Lost(Stopped(code_of(head.status, said), message_of(head.status, said)))
+        if isinstance(body, Lost):
+            wait_s = retry_after_s(head.headers) or 0.0
+            if not _is_too_large(body) and wait_s <= self._times.idle_s and self._may_fail_again():
+                self._not_before = self._now() + wait_s
+                return body
+            said = cut_refusal(head.status, body.said)
+            self._over_by(head, said)
+            yield Answer(head, said, own=True)
+            return None
+        self._over_by(head, body)
+        yield Answer(head, body)
+        return None
+
+    def _may_fail_again(self) -> bool:
+        """Whether a refusal that did not come whole is asked for again; a longer wait than ours is the caller's."""
+        return self._failures + 1 < self._times.call_tries
+
+    def _check_size(self, lost: Lost) -> None:
+        if _is_too_large(lost):
+            self._stop(TOO_LARGE, lost.said)
 
     def _over_by(self, head: Head, body: bytes) -> None:
         good = head.status < REFUSED
@@ -182,7 +204,7 @@ class Course:
             if fresh:
                 yield Keep(self.position.state, self.generation_id, fresh, position.last_id, position.error)
                 yield Give(fresh)
-                if any(frame.id is not None for frame in fresh):
+                if any(frame.seq is not None for frame in fresh):
                     self._failures = 0
                     self._progress = self._now()  # after the giving: a slow reader is no silent edge
                 yield from self._acknowledge(fresh)
@@ -201,7 +223,7 @@ class Course:
         self._acks.took([(seq, frame.data) for frame in fresh if (seq := frame.seq) is not None], self._now())
         ranges = self._acks.due(self._now(), last=self.position.ending is not None)
         if ranges:
-            url = f"{self._root()}/generations/{self.generation_id}/ack"
+            url = generation_url(self._root(), str(self.generation_id), "ack")
             self._acks.answered((yield Tell(self._acks.request(url, self.call.auth, ranges))), self._now())
 
     def _end(self) -> None:
@@ -232,18 +254,18 @@ class Course:
             self._to(State.STREAMING)
             yield from self._read()
         elif verdict.action is Action.DONE:
-            yield ReadAll()
             self._to(State.COMPLETED)
         else:
             yield from self._refused(got, verdict)
 
     def _refused(self, head: Head, verdict: Verdict) -> Steps:
-        body = yield ReadAll()
-        body = b"" if isinstance(body, Lost) else body
-        if verdict.action is not Action.AGAIN:
+        again = verdict.action is Action.AGAIN
+        body = yield ReadAll(REFUSAL_BYTES_MAX, self._times.poll_s if again else self._times.idle_s)
+        cut, body = (body.said, b"") if isinstance(body, Lost) else (None, body)
+        if not again and (cut is None or self._failures >= self._times.call_tries):
             self._stop(code_of(head.status, body), message_of(head.status, body))
         self._not_before = self._now() + verdict.wait_s
-        self._to(State.PAUSED, code_of(head.status, body))
+        self._to(State.PAUSED, cut or code_of(head.status, body))
 
     def _result(self, why: str) -> Steps:
         """A call that asked for no stream was cut: its answer, asked for until it is there."""
@@ -251,9 +273,11 @@ class Course:
             yield from self._pause(why)
             self._to(State.RESUMING)
             got = yield self.call.result(self._root(), str(self.generation_id), self._times.idle_s)
-            body = got if isinstance(got, Lost) else (yield ReadAll())
+            body = got if isinstance(got, Lost) else (yield ReadAll(ANSWER_BYTES_MAX, self._times.read_s))
             foreign = not isinstance(got, Lost) and got.status == OK and not got.is_of(self.generation_id)
             if isinstance(body, Lost) or foreign:
+                if isinstance(body, Lost):
+                    self._check_size(body)
                 self._failures += 1
                 why = body.said if isinstance(body, Lost) else f"not this answer: {got.kind}"
                 continue
@@ -268,33 +292,6 @@ class Course:
             yield Answer(got, body)
             return
 
-    def _pause(self, why: str | None = None) -> Steps:
-        """Wait for the time of the next try, at the next edge."""
-        if self.state is not State.PAUSED:
-            self._to(State.PAUSED, why)
-        self._edge += 1
-        times, now = self._times, self._now()
-        due = now + backoff_s(self._failures, times.backoff_s, times.backoff_max_s, self._jitter())
-        latest = min(self._started + times.session_s, self._progress + times.read_s)
-        yield Wait(max(0.0, min(max(self._not_before, due), latest) - now))
-        self._check()
 
-    def _check(self) -> None:
-        """Stop where a bound is passed."""
-        now, times = self._now(), self._times
-        if now - self._started >= times.session_s:
-            self._stop("session_timeout", f"no end within {times.session_s:g} s", timed_out=True)
-        if now - self._progress >= times.read_s:
-            self._stop("read_timeout", f"no event for {times.read_s:g} s", timed_out=True)
-
-    def _stop(self, reason: str, message: str, *, timed_out: bool = False) -> NoReturn:
-        self._to(State.CANCELLED, reason)
-        raise Stopped(reason, message, timed_out=timed_out)
-
-    def _root(self) -> str:
-        return self.call.roots[self._edge % len(self.call.roots)]
-
-    def _to(self, new: State, reason: str | None = None) -> None:
-        old, self.state, self.reason = self.state, moved(self.state, new), reason
-        if self._on_state is not None:
-            self._on_state(Change(self.call.session, old, new, reason))
+def _is_too_large(lost: Lost) -> bool:
+    return isinstance(lost.error, Stopped) and lost.error.reason == TOO_LARGE

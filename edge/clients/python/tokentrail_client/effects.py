@@ -13,6 +13,8 @@ from typing import NamedTuple
 from tokentrail_client.frames import Frame
 from tokentrail_client.states import State
 
+_PACKED = frozenset({"", "identity", "gzip", "x-gzip", "deflate"})
+
 
 class Head(NamedTuple):
     """An answer's head; names of headers in lower case."""
@@ -26,8 +28,26 @@ class Head(NamedTuple):
         return self.headers.get("content-type", "").lower().startswith("text/event-stream")
 
     @property
+    def is_readable(self) -> bool:
+        """Whether its body grows at most a thousandfold when it is unpacked, piece by piece. We ask for no packing at all."""
+        return self.headers.get("content-encoding", "identity").strip().lower() in _PACKED
+
+    @property
+    def is_redirect(self) -> bool:
+        """Whether it sends us elsewhere. Nobody follows: a key goes to the addresses that were given, and nowhere else."""
+        return self.status // 100 == 3  # noqa: PLR2004 - HTTP's own number
+
+    @property
+    def may_be_an_answer(self) -> bool:
+        """Whether it may answer a call, also where who said it is no edge: JSON, or something without a type."""
+        kind = self.headers.get("content-type", "json").partition(";")[0].strip().lower()
+        return kind.endswith("json") and not self.is_redirect
+
+    @property
     def kind(self) -> str:
         """What it is, for people."""
+        if self.is_redirect:
+            return f"a redirect to {self.headers.get('location', 'another address')}, which is not followed"
         return f"{self.status} {self.headers.get('content-type', 'without a type')}"
 
     def is_of(self, generation_id: str | None) -> bool:
@@ -71,7 +91,10 @@ class Read:
 
 @dataclass(frozen=True, slots=True)
 class ReadAll:
-    """Read the rest of the body: told bytes, or Lost."""
+    """Read the rest of the body, so many bytes at most and for so long: told bytes, or Lost."""
+
+    bytes_max: int
+    within_s: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,10 +140,11 @@ class Give:
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """A whole answer: not a stream, or a refusal."""
+    """A whole answer: not a stream, or a refusal. ``own``: its body is ours, in JSON."""
 
     head: Head
     body: bytes
+    own: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -57,10 +57,10 @@ class Fault(NamedTuple):
 def ending_of(dialect: str, frame: Frame) -> Ending | None:
     """How this frame ends its stream; None where it does not."""
     if frame.event in _ENDS.get(dialect, ()) or (dialect == "openai.chat" and frame.data == "[DONE]"):
-        return Ending(terminal=True) if frame.id is not None else None
+        return Ending(terminal=True) if frame.seq is not None else None
     named = '"error"' in frame.data if dialect == "openai.chat" else frame.event in _ERRORS.get(dialect, ())
     fault = fault_of(frame.data) if named else None
-    return None if fault is None else Ending(frame.id is not None, fault)
+    return None if fault is None else Ending(frame.seq is not None, fault)
 
 
 def is_finish(dialect: str, frame: Frame) -> bool:
@@ -75,7 +75,7 @@ def fault_of(text: str | bytes) -> Fault | None:
     """The error that a body or a frame's data tells, in any dialect; None where there is none."""
     try:
         said: Any = json.loads(text)
-    except ValueError:
+    except (ValueError, RecursionError):  # nested without end
         return None
     inner = (said.get("error") or (said if "code" in said else None)) if isinstance(said, dict) else None
     if not isinstance(inner, dict):
@@ -94,3 +94,10 @@ def message_of(status: int, body: bytes) -> str:
     """What a refusal says to people."""
     fault = fault_of(body)
     return fault.message if fault and fault.message else f"the edge answered {status}"
+
+
+def cut_refusal(status: int, why: str) -> bytes:
+    """The body of a refusal of which only the head is known, as every dialect says one."""
+    message = f"HTTP {status}, and what it says did not come whole: {why}"
+    error = {"type": "refusal_cut", "code": "refusal_cut", "message": message}
+    return json.dumps({"type": "error", "error": error}).encode()

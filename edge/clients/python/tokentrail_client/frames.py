@@ -9,6 +9,8 @@ from typing import NamedTuple
 
 FRAME_BYTES_MAX = 16 << 20
 """Largest frame: twice what an edge sends at most, so that only a stream that is none of ours meets it."""
+SEQ_DIGITS_MAX = 16
+"""More are no number of an edge's, and none that a store could hold."""
 _LINE = re.compile(rb"[^\r\n]*(\r\n|\n|\r)")
 _BOM = b"\xef\xbb\xbf"
 
@@ -34,7 +36,7 @@ class Frame(NamedTuple):
 def seq_of(event_id: str | None) -> int | None:
     """The number that an id begins with (``<seq>-<partition>.<offset>-<signature>``); None for anything else."""
     head = (event_id or "").partition("-")[0]
-    return int(head) if head.isascii() and head.isdigit() else None
+    return int(head) if head.isascii() and head.isdigit() and len(head) <= SEQ_DIGITS_MAX else None
 
 
 def place_of(event_id: str | None) -> str:

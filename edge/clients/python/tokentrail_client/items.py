@@ -133,7 +133,9 @@ class Assembly:
         return items
 
     def _part(self, part: dict[str, Any]) -> Item | None:
-        kind, text, choice = part.get("type"), part.get("text", ""), part.get("choice_index", 0)
+        kind, text, choice = part.get("type"), part.get("text") or "", part.get("choice_index", 0)
+        if not isinstance(text, str):
+            raise TypeError(f"the text of a part is {type(text).__name__}")
         if kind in _SPOKEN and text:
             if kind == "text" and choice == 0:
                 self._said.append(text)
@@ -162,6 +164,6 @@ class Assembly:
 def _is_whole(call: ToolCall) -> bool:
     try:
         call.parsed()
-    except ValueError:
+    except (ValueError, RecursionError):
         return False
     return True

@@ -1,7 +1,7 @@
 """Where a reader stands in its stream: what is new in what a connection brings. Pure. Before: ``call``. After: ``course``.
 
 An event whose number is not above the last one was handed over already and is left out, whatever an edge sends. A frame
-without a number (a ping) is handed on as it comes and moves nothing. The native dialect shows every number, so one that is
+without a number (a ping, an id that is no edge's) is handed on as it comes and moves nothing. The native dialect shows every number, so one that is
 left out there was lost on the way: what stands behind it is not taken, but asked for again. Only an error may follow a
 range that the log has lost.
 """
@@ -56,9 +56,8 @@ class Position:
                 break
             fresh.append(frame)
             self.finished = self.finished or is_finish(self._dialect, frame)
-            if frame.id is not None:
-                self.last_id = frame.id
-                self._last_seq = self._last_seq if seq is None else seq
+            if seq is not None:
+                self.last_id, self._last_seq = frame.id, seq
             if ending is not None:
                 self.ending = ending
                 break

@@ -83,11 +83,19 @@ class _Session:
 
     def _items(self, frames: tuple[Frame, ...] | list[Frame]) -> Iterator[Item]:
         for frame in frames:
-            items, seq = self._assembly.take(frame), frame.seq
+            items, seq = self._taken(frame), frame.seq
             if self._after is not None and seq is not None:
                 self._check_cursor(frame, seq)
             if self._after_seq is None or seq is None or seq > self._after_seq:
                 yield from items
+
+    def _taken(self, frame: Frame) -> list[Item]:
+        try:
+            return self._assembly.take(frame)
+        except (ValueError, AttributeError, TypeError, RecursionError) as error:
+            raise SessionLost(
+                "unreadable_event", f"{frame.id} is no event of an edge's", self.text
+            ) from error
 
     def _check_cursor(self, frame: Frame, seq: int) -> None:
         """A cursor of another stream would leave out what nobody has taken: it names another place, or one behind the end."""

@@ -5,11 +5,12 @@ After: ``async_shell`` is the same on an event loop; ``transport`` and ``session
 """
 
 import threading
+import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from typing import Any
 
-from tokentrail_client.call import Stopped
+from tokentrail_client.call import TOO_LARGE, Stopped
 from tokentrail_client.course import Course
 from tokentrail_client.effects import (
     Answer,
@@ -29,6 +30,8 @@ from tokentrail_client.effects import (
 from tokentrail_client.store import Store, StoreError
 from tokentrail_client.vendor import Flavour
 
+TOLD_BYTES_MAX = 1 << 16
+"""What an edge says to an acknowledgement: a few ranges."""
 Up = Opened | Give | Answer | Foreign
 Timeout = Mapping[str, float | None] | None
 
@@ -71,6 +74,14 @@ class Base:
         """The response of a stream that is not ours to keep whole; whoever takes it closes it."""
         response, self.response = self.response, None
         return response
+
+    def _heard(self, response: Any) -> Head | Lost:
+        """An answer's head; Lost where its body is packed so that a few bytes could become any number."""
+        head = self._flavour.head(response)
+        if head.is_readable:
+            return head
+        packed = head.headers["content-encoding"]
+        return Lost(Stopped("not_an_edge", f"what answers here packs its answers, unasked: {packed}"))
 
     def _keep(self, keep: Keep) -> None:
         if self._store is not None:
@@ -158,7 +169,7 @@ class Shell(Base):
             case Read():
                 return self._read()
             case ReadAll():
-                return self._read_all()
+                return self._read_all(effect)
             case Wait(seconds):
                 self._closed.wait(seconds)
             case Keep():
@@ -173,15 +184,21 @@ class Shell(Base):
             self.response = self._send(self._flavour.request(ask, self._timeout))
         except self._flavour.lost as error:
             return Lost(error)
-        return self._flavour.head(self.response)
+        return self._heard(self.response)
 
     def _tell(self, ask: Ask) -> tuple[int, bytes] | Lost:
+        body = Body(ReadAll(TOLD_BYTES_MAX, ask.read_s))
         try:
             response = self._send(self._flavour.request(ask))
-            body = response.read()
+            try:
+                for part in response.iter_bytes():
+                    if (lost := body.take(part)) is not None:
+                        return lost
+            finally:
+                response.close()
         except self._flavour.lost as error:
             return Lost(error)
-        return response.status_code, body
+        return response.status_code, body.whole
 
     def _read(self) -> bytes | Lost | None:
         try:
@@ -191,19 +208,45 @@ class Shell(Base):
         except self._flavour.lost as error:
             return Lost(error)
 
-    def _read_all(self) -> bytes | Lost:
-        parts = []
+    def _read_all(self, bounds: ReadAll) -> bytes | Lost:
+        body = Body(bounds)
         while (part := self._read()) is not None:
-            if isinstance(part, Lost):
-                return part
-            parts.append(part)
-        return b"".join(parts)
+            lost = part if isinstance(part, Lost) else body.take(part)
+            if lost is not None:
+                return lost
+        return body.whole
 
     def _leave(self) -> None:
         response, self.response, self._chunks = self.response, None, None
         if response is not None:
             with suppress(*self._flavour.lost):  # it is closed, whatever the other side says to that
                 response.close()
+
+
+class Body:
+    """A body on its way, within bounds. Its reads are bounded one by one as well, so that none outlasts them for long."""
+
+    def __init__(self, bounds: ReadAll) -> None:
+        self._bounds = bounds
+        self._until_s = time.monotonic() + bounds.within_s
+        self._parts: list[bytes] = []
+        self._size = 0
+
+    def take(self, part: bytes) -> Lost | None:
+        """One part more; Lost beyond a bound."""
+        self._parts.append(part)
+        self._size += len(part)
+        if self._size > self._bounds.bytes_max:
+            return Lost(Stopped(TOO_LARGE, f"the body is above {self._bounds.bytes_max} bytes"))
+        if time.monotonic() > self._until_s:
+            said = f"no end of the body within {self._bounds.within_s:g} s"
+            return Lost(Stopped("read_timeout", said, timed_out=True))
+        return None
+
+    @property
+    def whole(self) -> bytes:
+        """What came."""
+        return b"".join(self._parts)
 
 
 def told(flavour: Flavour, error: Stopped) -> Exception:

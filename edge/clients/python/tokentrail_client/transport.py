@@ -119,6 +119,9 @@ class _Transport:
         if up.head.status >= 400 and up.head.headers.get("x-should-retry") != "false":  # noqa: PLR2004 - HTTP's own
             self._failed(shell.course)
         headers = self._flavour.headers(shell.response)
+        if up.own:
+            headers = [pair for pair in headers if pair[0].lower() != b"content-type"]
+            headers.append((b"content-type", b"application/json"))
         return self._flavour.http.Response(up.head.status, headers=headers, content=up.body)
 
     def _stream(self, shell: Shell | AsyncShell, body: Any) -> Any:
