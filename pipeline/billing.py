@@ -5,7 +5,8 @@ that a later revision replaces the earlier one as a whole and nothing has to be 
 nothing is owed stands a line ``none`` of amount 0 that says why (``not_billed``: the provider refused it or never had
 it; ``not_charged``: the policy). Unmeasured and unpriced have amount None, never 0.
 
-The **current** lines of an attempt are those of its highest revision, all of them together.
+The **current** lines of an attempt are those of its highest revision, all of them together: each names the whole that it
+belongs to, so that lines of two records that contradict one another are never mixed.
 
 Before: ``costs`` and ``charging``. After: ``billing_agent`` publishes the lines.
 """
@@ -83,7 +84,7 @@ def lines_of(
         cost = [_nothing(record, Side.PROVIDER_COST, seen, NOT_BILLED, None)]
     else:
         cost = _bill(record, Side.PROVIDER_COST, seen, _Pricing(entry, _hash(entry), None))
-    return cost + _charge(record, seen, entry, customer, policy)
+    return _sealed(cost) + _sealed(_charge(record, seen, entry, customer, policy))
 
 
 def assess(end: AttemptEnd) -> Assessment:
@@ -113,6 +114,13 @@ def content_hash(line: LedgerLine) -> str:
     """SHA-256 over all other fields of a line, fields at their default left out (so that a new field changes no hash)."""
     bare = msgspec.structs.replace(line, content_hash="")
     return hashlib.sha256(msgspec.json.encode(bare, order="sorted")).hexdigest()
+
+
+def _sealed(lines: list[LedgerLine]) -> list[LedgerLine]:
+    """The lines of one side with their hashes: first that of all of them together, then each one's own."""
+    together = hashlib.sha256(msgspec.json.encode(lines, order="sorted")).hexdigest()
+    named = [msgspec.structs.replace(line, record_hash=together) for line in lines]
+    return [msgspec.structs.replace(line, content_hash=content_hash(line)) for line in named]
 
 
 def _tokens_seen(end: AttemptEnd) -> int:
@@ -193,9 +201,9 @@ def _nothing(record: AttemptRecord, side: Side, seen: Assessment, why: str, poli
 def _line(
     record: AttemptRecord, side: Side, seen: Assessment, charge: Charge, pricing: _Pricing
 ) -> LedgerLine:
-    """A charge as a ledger line, with its hash."""
+    """A charge as a ledger line, not sealed yet."""
     end = record.end
-    line = LedgerLine(
+    return LedgerLine(
         tenant=record.tenant,
         key_id=record.key_id,
         generation_id=record.generation_id,
@@ -217,7 +225,6 @@ def _line(
         status=_status(end, seen, charge),
         flags=_flags(end, seen, charge),
     )
-    return msgspec.structs.replace(line, content_hash=content_hash(line))
 
 
 def _status(end: AttemptEnd, seen: Assessment, charge: Charge) -> str:

@@ -188,7 +188,8 @@ class LedgerLine(Struct, frozen=True, kw_only=True):
     """One bucket of one attempt on one side. ``amount`` None: unpriced or unmeasured, never zero.
 
     Key: (generation_id, attempt, side, bucket); the highest ``revision`` stands, nothing is summed over revisions.
-    ``content_hash`` is SHA-256 over all other fields: the same revision with another hash is a conflict.
+    ``content_hash`` is SHA-256 over all other fields: the same revision with another hash is a conflict. ``record_hash``
+    is of all lines of its attempt, side and revision together: lines with different ones come from two records.
     """
 
     tenant: str
@@ -212,6 +213,7 @@ class LedgerLine(Struct, frozen=True, kw_only=True):
     status: str = "completed"  # completed, cancelled, incomplete, unpriced, quarantined
     flags: list[str] = []
     content_hash: str = ""
+    record_hash: str = ""
 
 
 class ControlKind(Word):

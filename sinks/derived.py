@@ -171,7 +171,7 @@ _LEDGER: Columns = {
     **same("key_id", "request_id", "provider", "model", "quantity"),
     "unit_price": lambda r: money(r.unit_price, "unit_price"),
     "amount": lambda r: money(r.amount, "amount"),
-    **same("currency", "price_hash", "policy_hash", "usage_source", "status", "flags"),
+    **same("currency", "price_hash", "policy_hash", "usage_source", "status", "flags", "record_hash"),
 }
 
 ATTEMPTS = Table(

@@ -159,6 +159,23 @@ def test_a_later_revision_replaces_the_whole_attempt(store):
     assert [(row["bucket"], row["revision"]) for row in found] == [("input", 1), ("output", 1)]
 
 
+def test_two_records_are_never_mixed(store):
+    """Of two records of one revision the first in the log stands whole: a bucket that only the other has is set aside."""
+    lines = [ledger(ENDED, "input", content_hash="a", record_hash="A")]
+    lines += [
+        ledger(ENDED, name, content_hash=name, record_hash="B", amount="7")
+        for name in ("input", "cache_read")
+    ]
+    store.insert(derived.LEDGER, [derived.ledger_row(line, 0, n) for n, line in enumerate(lines)], "t")
+    (stands,) = store.query("SELECT bucket, record_hash, conflicts FROM ledger_current")
+    assert stands == {"bucket": "input", "record_hash": "A", "conflicts": 1}
+    aside = store.query("SELECT bucket, amount, stands_amount FROM ledger_set_aside ORDER BY bucket")
+    assert [tuple(row.values()) for row in aside] == [
+        ("cache_read", Decimal(7), None),
+        ("input", Decimal(7), Decimal("0.00001")),
+    ]
+
+
 def test_unmeasured_is_not_zero(store):
     """A bucket that nobody measured has no quantity and is counted beside the sum."""
     store.insert(derived.LEDGER, blocks()[derived.LEDGER], "t")

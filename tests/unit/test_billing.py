@@ -254,6 +254,17 @@ def test_the_hash_is_of_every_other_field():
         assert content_hash(msgspec.structs.replace(line, **{name: other})) != line.content_hash
 
 
+def test_lines_name_the_record_that_they_are_of():
+    """All lines of a side name one record; another usage is another one, also in the lines that it leaves as they were."""
+    lines, again = bill(attempt()), bill(attempt())
+    other = bill(attempt(usage=msgspec.structs.replace(REPORTED, output=51)))
+    records = {side: {line.record_hash for (s, _), line in lines.items() if s == side} for side in Side}
+    assert [len(records[side]) for side in (Side.PROVIDER_COST, Side.CUSTOMER_CHARGE)] == [1, 1]
+    assert lines == again
+    assert other["provider_cost", "input"].amount == lines["provider_cost", "input"].amount
+    assert not {line.content_hash for line in other.values()} & {line.content_hash for line in lines.values()}
+
+
 def test_terms_are_the_tenants_own_and_dated(tmp_path):
     """A tenant's terms come before everybody's, by the attempt's start, with lists and policies of the files."""
     path = tmp_path / "prices.toml"
