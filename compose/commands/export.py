@@ -1,12 +1,14 @@
 """``tokentrail export bill``: a tenant's month as a file for finance, with its cover sheet and manifest.
 
-Before this file: ``cli``. After it: ``sinks.exports.bill``, which says what is deterministic and exact about it.
+The answer says what became of the month: closed now, closed before, or a draft. Whatever a reader of the file must not miss
+(adjustments, what is quarantined, what is left for another bill) is said beside it, on stderr. Before this file: ``cli``.
+After it: ``sinks.exports.bill``, which says what is deterministic and exact about it.
 """
 
 from datetime import UTC, datetime
-from enum import StrEnum
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
+from uuid import uuid4
 
 import typer
 from rich.markup import escape
@@ -14,15 +16,13 @@ from rich.markup import escape
 from compose.commands.common import DEFAULT_DIR, FolderOption, JsonOption, err, out, print_json, target_of
 from compose.warehouse import warehouse
 from schemas.money import plain
-from sinks.exports.bill import export_bill
+from sinks.exports.bill import Bill, Order, export_bill
+from sinks.exports.render import Form
+from sinks.exports.tally import Money
 
 app = typer.Typer(no_args_is_help=True, help="Files for finance.")
-
-
-class BillFormat(StrEnum):
-    """The file's form."""
-
-    CSV = "csv"
+NAMED_MAX = 10
+"""Quarantined lines that the terminal names; the cover sheet and the manifest name more."""
 
 
 @app.callback()
@@ -38,41 +38,97 @@ def bill(
         Path, typer.Option("--out", help="where the file goes; cover sheet and manifest beside it")
     ],
     folder: FolderOption = DEFAULT_DIR,
-    form: Annotated[BillFormat, typer.Option("--format", help="csv")] = BillFormat.CSV,
-    zone: Annotated[str, typer.Option(help="the tenant's time zone: where its months begin")] = "UTC",
+    form: Annotated[Form, typer.Option("--format", help="csv, or jsonl: one JSON object a line")] = Form.CSV,
+    zone: Annotated[
+        str | None,
+        typer.Option(
+            help="the tenant's time zone: where its months begin; default: that of its last bill, else UTC"
+        ),
+    ] = None,
     side: Annotated[
         str, typer.Option(help="customer_charge, or provider_cost for the other side of the books")
     ] = "customer_charge",
     *,
+    draft: Annotated[bool, typer.Option("--draft", help="only look: do not close the month")] = False,
+    with_earlier: Annotated[
+        bool,
+        typer.Option(
+            "--with-earlier", help="bill also what is left of earlier months that were never closed"
+        ),
+    ] = False,
     as_json: JsonOption = False,
 ) -> None:
-    """Write a tenant's month: every ledger line, and the exact sum."""
-    del form  # one form so far; the option fixes the command line for those to come
+    """Write a tenant's month: every ledger line, and the exact sum. A month that is over is closed by it.
+
+    From then on its bill is the same, byte for byte; what comes late stands on the next one as an adjustment.
+    """
     if side not in ("customer_charge", "provider_cost"):
         raise typer.BadParameter("customer_charge or provider_cost", param_hint="--side")
+    order = Order(tenant, period, zone, side, form, draft=draft, with_earlier=with_earlier)
     with warehouse(target_of(folder).warehouse) as store:
-        made = export_bill(store, tenant, period, zone, file.absolute(), now=datetime.now(UTC), side=side)
-    sums = {currency: plain(amount) for currency, amount in sorted(made.sums.items())}
+        made = export_bill(store, order, file.absolute(), now=datetime.now(UTC), closing_id=str(uuid4()))
     if as_json:
-        print_json(
-            {
-                "file": made.path,
-                "cover": made.cover_path,
-                "manifest": made.manifest_path,
-                "rows": made.rows,
-                "sums": sums,
-                "sha256": made.sha256,
-                "draft": made.draft,
-            }
-        )
-        return
-    total = ", ".join(f"{amount} {currency}" for currency, amount in sums.items()) or "nothing"
-    out.print(
-        f"{made.rows} lines, {total}" + (" [yellow](draft: the month is not over)[/]" if made.draft else "")
-    )
-    out.print(f"  {made.path}\n  {made.cover_path}\n  {made.manifest_path}", soft_wrap=True)
-    if not made.rows:
+        print_json(_as_json(made))
+    else:
+        out.print(f"{made.tally.rows} lines, {_sums(made.tally.sums)} [yellow]({_state(made)})[/]")
+        out.print(f"  {made.path}\n  {made.cover_path}\n  {made.manifest_path}", soft_wrap=True)
+    _say_beside(made, tenant, period)
+
+
+def _state(made: Bill) -> str:
+    """What became of the month."""
+    if made.closed is None:
+        return "draft: the month is not closed"
+    at = f"{made.closed:%Y-%m-%d %H:%M} UTC"
+    return f"closed now, {at}" if made.newly else f"closed {at}"
+
+
+def _say_beside(made: Bill, tenant: str, period: str) -> None:
+    """What a reader of the file must not miss."""
+    tally = made.tally
+    if not tally.rows:
         # A right answer for a quiet month, and the only sign of a name that was mistyped
-        err.print(
-            f"[yellow]note:[/] the ledger has no line of {escape(repr(tenant))} in {period}.", soft_wrap=True
+        _note(f"the ledger has no line of {tenant!r} in {period}.")
+    for month in tally.adjustments:
+        _note(f"with adjustments of {month}: {_part(tally.adjustments, month)}.")
+    for month in tally.left:
+        _note(
+            f"not on it, since {month} was never closed: {_part(tally.left, month)}. "
+            f"Export {month}, or use --with-earlier."
         )
+    for one in tally.quarantined[:NAMED_MAX]:
+        _note(f"quarantined: {one['key']} {one['bucket']} ({one['why']}).")
+    if (more := tally.quarantined_lines - NAMED_MAX) > 0:
+        _note(f"quarantined: {more} more, see {made.cover_path.name}.")
+
+
+def _note(said: str) -> None:
+    err.print(f"[yellow]note:[/] {escape(said)}", soft_wrap=True)
+
+
+def _part(money: Money, month: str) -> str:
+    return f"{money.lines(month)} lines, {money.words(month)}"
+
+
+def _sums(sums: dict[str, Any]) -> str:
+    return ", ".join(f"{plain(amount)} {currency}" for currency, amount in sums.items()) or "nothing"
+
+
+def _as_json(made: Bill) -> dict[str, Any]:
+    tally = made.tally
+    return {
+        "file": made.path,
+        "cover": made.cover_path,
+        "manifest": made.manifest_path,
+        "rows": tally.rows,
+        "sums": {currency: plain(amount) for currency, amount in tally.sums.items()},
+        "sha256": made.sha256,
+        "draft": made.closed is None,
+        "zone": made.zone,
+        "closed": made.closed,
+        "closed_now": made.newly,
+        "adjustments": {month: tally.adjustments.lines(month) for month in tally.adjustments},
+        "left": {month: tally.left.lines(month) for month in tally.left},
+        "quarantined": sorted({one["key"] for one in tally.quarantined}),
+        "quarantined_lines": tally.quarantined_lines,
+    }

@@ -1,150 +1,128 @@
-"""The bill of one tenant and month: a CSV of ledger lines, a cover sheet, a manifest.
+"""The bill of one tenant and month: a file of lines, a cover sheet, a manifest. To export it closes the month.
 
-Same ledger, same bytes: lines have one order, money is written plainly, and nothing says when it was made. The sum is
-exact and compared with what SQL itself sums. Each file is written beside its place and renamed into it, the manifest
-last: a killed export leaves no half file, and a CSV is whole where the manifest names its hash.
+A month that is over is closed by its first export: what was billed is kept, and every later export of it gives the same
+bytes. What comes late for it stands on the tenant's next bill as an adjustment, so that all bills together are the ledger, to
+the last digit; each sum is compared with what SQL itself sums. A month that is not over, and one that is only looked at, is a
+draft: nothing is kept of it.
 
-A month is the tenant's own (half-open, in its zone), by the start instant of each attempt. Before: the CLI. After:
-``store``, the view ``ledger_current``.
+Each file is written beside its place and renamed into it, the manifest last: a killed export leaves no half file, and a bill
+is whole where the manifest names its hash. Nothing is closed before the place for the file was found to be writable.
+
+A month is the tenant's own (half-open, in its zone), by the start instant of each attempt. Before: the CLI. After: ``books``,
+``statement``, ``tally``, ``render``.
 """
 
 from __future__ import annotations
 
-import csv
 import hashlib
 import json
 import os
 import re
 from contextlib import suppress
 from datetime import UTC, datetime
-from decimal import Decimal, localcontext
-from typing import TYPE_CHECKING, Any, NamedTuple
+from decimal import Decimal
+from typing import IO, TYPE_CHECKING, NamedTuple
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from schemas.errors import TokentrailError
-from schemas.money import EXACT, cents, plain
+from schemas.money import plain
+from sinks.exports.books import Books, Closing, Snapshot
+from sinks.exports.render import Form, writer_of
+from sinks.exports.statement import Item, Kind, Terms, statement
+from sinks.exports.tally import Money, Tally
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Iterator
     from pathlib import Path
 
     from sinks.store import SqlStore
 
-COLUMNS = (
-    "started",
-    "generation_id",
-    "attempt",
-    "bucket",
-    "quantity",
-    "unit_price",
-    "amount",
-    "currency",
-    "provider",
-    "model",
-    "key_id",
-    "request_id",
-    "usage_source",
-    "status",
-    "flags",
-    "revision",
-    "price_hash",
-    "policy_hash",
-    "content_hash",
-    "conflicts",
-)
-_WHERE = (
-    "tenant = {tenant:String} AND side = {side:String} "
-    "AND started >= fromUnixTimestamp64Micro({from_us:Int64}, 'UTC') "
-    "AND started < fromUnixTimestamp64Micro({until_us:Int64}, 'UTC')"
-)
-_LINES = (
-    f"SELECT {', '.join(COLUMNS)} FROM ledger_current WHERE {_WHERE} "  # noqa: S608 - names of our own columns
-    "ORDER BY started, toString(generation_id), attempt, bucket, currency"
-)
-_SUMS = (
-    f"SELECT currency, count() AS lines, sum(amount) AS total FROM ledger_current WHERE {_WHERE} "  # noqa: S608
-    "GROUP BY currency ORDER BY currency"
-)
-_POSITION = (
-    f"SELECT `partition` AS log_partition, max(`offset`) AS last_offset FROM ledger FINAL WHERE {_WHERE} "  # noqa: S608
-    "GROUP BY log_partition ORDER BY log_partition"
-)
-_FORMULA = ("=", "+", "-", "@", "\t", "\r")
-"""How a cell begins that a spreadsheet would execute; a client chooses its request ids."""
+CLOSINGS_TRIED = 5
+"""How often a closing counts again because another one of this tenant was faster; two finance people are not five."""
 
 
 class ExportError(TokentrailError):
     """Nothing was written; the message says what to do."""
 
 
+class Order(NamedTuple):
+    """What is asked for.
+
+    ``period``: the month, as ``2026-11``; ``zone``: the tenant's IANA zone, None: that of its last bill, UTC for the first
+    one; ``side``: customer_charge or provider_cost; ``draft``: only look, close nothing; ``with_earlier``: bill also what is
+    left of earlier months that were never closed.
+    """
+
+    tenant: str
+    period: str
+    zone: str | None = None
+    side: str = "customer_charge"
+    form: Form = Form.CSV
+    draft: bool = False
+    with_earlier: bool = False
+
+
 class Bill(NamedTuple):
-    """What was written. ``sums`` by currency; ``draft``: the month is not over."""
+    """What was written. ``closed``: when the month was closed, None: a draft; ``newly``: by this export."""
 
     path: Path
     cover_path: Path
     manifest_path: Path
-    rows: int
-    sums: Mapping[str, Decimal]
     sha256: str
-    draft: bool
+    zone: str
+    closed: datetime | None
+    newly: bool
+    tally: Tally
 
 
-def export_bill(
-    store: SqlStore,
-    tenant: str,
-    period: str,
-    zone: str,
-    out_path: Path,
-    *,
-    now: datetime,
-    side: str = "customer_charge",
-) -> Bill:
-    """Write the bill of a month.
+class _Month(NamedTuple):
+    """The asked month: its bounds, and its closing where it was closed. ``closings``: the whole chain."""
+
+    zone: str
+    begin: datetime
+    end: datetime
+    closings: tuple[Closing, ...]
+    closing: Closing | None
+
+
+def export_bill(store: SqlStore, order: Order, out_path: Path, *, now: datetime, closing_id: str) -> Bill:
+    """Write the bill of a month, and close the month if it is over.
 
     Args:
         store: the warehouse.
-        tenant: whose.
-        period: the month, as ``2026-11``.
-        zone: the tenant's IANA zone.
-        out_path: where the CSV goes; the cover sheet and the manifest go beside it.
-        now: decides whether the month is over.
-        side: ``customer_charge``, or ``provider_cost`` for the other side of the books.
+        order: whose bill, and which.
+        out_path: where the file goes; the cover sheet and the manifest go beside it.
+        now: decides whether the month is over, and is when it was closed.
+        closing_id: names the closing, should there be one, and the unfinished file; never used before.
 
     Raises ExportError, and what the store raises.
     """
-    begin, end = bounds(period, zone)
-    params = {"tenant": tenant, "side": side, "from_us": _unix_us(begin), "until_us": _unix_us(end)}
-    cover_path = out_path.with_name(out_path.name + ".cover.txt")
-    manifest_path = out_path.with_name(out_path.name + ".manifest.json")
-    temporary = out_path.with_name(f".{out_path.name}.{os.getpid()}.part")
-    tally = _Tally()
+    books = Books(store, order.tenant, order.side)
+    month = _month(order, books.closings())
+    temporary = out_path.with_name(f".{out_path.name}.{closing_id}.part")
     try:
-        sha256 = _write_lines(store, params, temporary, tally)
-        _compare(tally, store.query(_SUMS, params))
-        position = store.query(_POSITION, params)
-        head = {
-            "tenant": tenant,
-            "period": period,
-            "zone": zone,
-            "side": side,
-            "from": begin.isoformat(),
-            "until": end.isoformat(),
-            "state": "draft" if now < end else "final",
-        }
-        manifest = head | {
-            "file": out_path.name,
-            "sha256": sha256,
-            "rows": tally.rows,
-            "sums": {currency: plain(amount) for currency, amount in sorted(tally.sums.items())},
-            "ledger_position": {str(row["log_partition"]): row["last_offset"] for row in position},
-        }
-        temporary.replace(out_path)
-        _replace(cover_path, tally.cover(head))
-        _replace(manifest_path, json.dumps(manifest, indent=1, ensure_ascii=False) + "\n")
+        with temporary.open("w", encoding="utf-8", newline="") as file:
+            left = Money()
+            if month.closing is None and month.end <= now and not order.draft:
+                month, left = _close(books, order, now, closing_id)
+            if month.closing is None:
+                at = books.snapshot(month.closings, _unix_us(month.end))
+                tally = _write(_due(books, order, month, at), order.form, file)
+                _compare(tally.seen(), books.owed(at))
+                position = at.position
+            else:
+                tally = _write(books.lines(month.closing), order.form, file)
+                _check_kept(books, month.closing, tally)
+                tally.left, position = left, month.closing.ledger_position
+        bill = _publish(order, month, tally, position, temporary, out_path)
+    except OSError as error:
+        raise ExportError(f"{out_path} cannot be written: {error.strerror or error}") from error
     finally:
         with suppress(FileNotFoundError):
             temporary.unlink()
-    return Bill(out_path, cover_path, manifest_path, tally.rows, dict(tally.sums), sha256, now < end)
+    return bill._replace(
+        newly=month.closing is not None and month.closing.closing.startswith(f"{closing_id}-")
+    )
 
 
 def bounds(period: str, zone: str) -> tuple[datetime, datetime]:
@@ -162,94 +140,127 @@ def bounds(period: str, zone: str) -> tuple[datetime, datetime]:
     return begin, end
 
 
-class _Tally:
-    """What the cover sheet says: every line is in exactly one class, and money is summed by currency."""
+def _month(order: Order, closings: tuple[Closing, ...]) -> _Month:
+    """The month that is meant, in the zone that holds for it. Raises ExportError."""
+    closing = next((link for link in closings if link.period == order.period), None)
+    if closing is not None and order.zone not in (None, closing.zone):
+        raise ExportError(
+            f"{order.period} of {order.tenant} was closed in the time zone {closing.zone}, and stays in it: "
+            f"leave the zone out, or name {closing.zone}"
+        )
+    before = closing or (closings[-1] if closings else None)
+    zone = order.zone or ("UTC" if before is None else before.zone)
+    return _Month(zone, *bounds(order.period, zone), closings, closing)
 
-    def __init__(self) -> None:
-        self.rows = 0
-        self.sums: dict[str, Decimal] = {}
-        self._lines = dict.fromkeys(("measured", "estimated", "unmeasured", "unpriced", "quarantined"), 0)
-        self._money: dict[tuple[str, str], Decimal] = {}
-        self._conflicts = 0
 
-    def add(self, line: Mapping[str, Any]) -> None:
-        """Take a line."""
-        kind, currency, amount = _class_of(line), line["currency"], line["amount"] or Decimal(0)
-        self.rows += 1
-        self._lines[kind] += 1
-        self._conflicts += line["conflicts"]
-        with localcontext(EXACT):
-            self.sums[currency] = self.sums.get(currency, Decimal(0)) + amount
-            self._money[kind, currency] = self._money.get((kind, currency), Decimal(0)) + amount
+def _due(books: Books, order: Order, month: _Month, at: Snapshot) -> Iterator[Item]:
+    closed = frozenset(link.period for link in month.closings)
+    return statement(books.entries(at), Terms(order.period, month.zone, closed, order.with_earlier))
 
-    def cover(self, head: Mapping[str, str]) -> str:
-        """The cover sheet."""
-        said = [f"{name}: {value}" for name, value in head.items()]
-        said += ["", f"lines: {self.rows}"]
-        for currency, amount in sorted(self.sums.items()):
-            said.append(
-                f"total: {plain(amount)} {currency} (invoice: {cents(amount) / Decimal(100):.2f} {currency})"
+
+def _close(books: Books, order: Order, now: datetime, closing_id: str) -> tuple[_Month, Money]:
+    """Keep what the month's bill says, as the next link of the chain; the month as it is closed then, and what was left."""
+    for number in range(CLOSINGS_TRIED):
+        month = _month(order, books.closings())
+        if month.closing is not None:
+            return month, Money()  # by another export, meanwhile
+        tally, this = Tally(), f"{closing_id}-{number}"
+        at = books.snapshot(month.closings, _unix_us(month.end))
+        books.keep(this, order.period, _kept(_due(books, order, month, at), tally))
+        _compare(tally.seen(), books.owed(at))
+        link = len(month.closings) + 1
+        closing = Closing(link, this, order.period, month.zone, now, tally.rows, at.position)
+        if books.close(at, closing):
+            return _month(order, books.closings()), tally.left
+    raise ExportError(f"other months of {order.tenant} are being closed at the same time; export again")
+
+
+def _kept(items: Iterable[Item], tally: Tally) -> Iterator[Item]:
+    """The items that a closing keeps; all of them are counted."""
+    for item in items:
+        tally.add(item)
+        if item.kind is not Kind.LEFT:
+            yield item
+
+
+def _write(items: Iterable[Item], form: Form, file: IO[str]) -> Tally:
+    tally, write = Tally(), writer_of(form, file)
+    for item in items:
+        tally.add(item)
+        if item.kind.billed:
+            write(item)
+    file.flush()
+    os.fsync(file.fileno())
+    return tally
+
+
+def _publish(
+    order: Order, month: _Month, tally: Tally, position: object, temporary: Path, out_path: Path
+) -> Bill:
+    """Name the file, then the cover sheet, then the manifest, which says that all is there."""
+    with temporary.open("rb") as written:
+        sha256 = hashlib.file_digest(written, "sha256").hexdigest()
+    closed = None if month.closing is None else month.closing.closed
+    head = {
+        "tenant": order.tenant,
+        "period": order.period,
+        "zone": month.zone,
+        "side": order.side,
+        "from": month.begin.isoformat(),
+        "until": month.end.isoformat(),
+        "state": "draft" if closed is None else "final",
+        "closed": "no" if closed is None else closed.isoformat(),
+    }
+    manifest = head | {
+        "closed": None if closed is None else closed.isoformat(),
+        "file": out_path.name,
+        "sha256": sha256,
+        "rows": tally.rows,
+        "sums": _plain(tally.sums),
+        "adjustments": {
+            period: {"lines": tally.adjustments.lines(period), "sums": _plain(tally.adjustments.sums(period))}
+            for period in tally.adjustments
+        },
+        "quarantined_lines": tally.quarantined_lines,
+        "quarantined": tally.quarantined,
+        "ledger_position": position,
+    }
+    cover_path = out_path.with_name(out_path.name + ".cover.txt")
+    manifest_path = out_path.with_name(out_path.name + ".manifest.json")
+    temporary.replace(out_path)
+    for path, text in (
+        (cover_path, tally.cover(head)),
+        (manifest_path, json.dumps(manifest, indent=1, ensure_ascii=False) + "\n"),
+    ):
+        temporary.write_text(text, encoding="utf-8")
+        temporary.replace(path)
+    return Bill(out_path, cover_path, manifest_path, sha256, month.zone, closed, newly=False, tally=tally)
+
+
+def _check_kept(books: Books, closing: Closing, tally: Tally) -> None:
+    """A closed bill is all there: its lines are as many, and its sum is the one, as when it was closed."""
+    lines, sums = books.sums(closing)
+    _compare(tally.sums, sums)
+    if not lines == tally.rows == closing.lines:
+        raise ExportError(
+            f"the bill of {closing.period} was closed with {closing.lines} lines, and {lines} are there: "
+            "rows of billed_lines were lost or changed"
+        )
+
+
+def _compare(seen: dict[str, Decimal], asked: dict[str, Decimal]) -> None:
+    """What passed here must be what SQL sums, in each currency."""
+    for currency in sorted(seen.keys() | asked.keys()):
+        here, there = (sums.get(currency, Decimal(0)) for sums in (seen, asked))
+        if here != there:
+            raise ExportError(
+                f"the lines come to {plain(here)} {currency}, and SQL says {plain(there)}: nothing was written or closed. "
+                "The ledger may be changing its place just now (a topic made anew, a merge of copies); export again"
             )
-        said += ["", "class          lines        %  amount"]
-        for kind, lines in self._lines.items():
-            share = Decimal(100 * lines) / self.rows if self.rows else Decimal(0)
-            money = [
-                f"{plain(self._money[kind, c])} {c}" for c in sorted(self.sums) if (kind, c) in self._money
-            ]
-            said.append(f"{kind:<12}{lines:>8}{share:>8.1f}%  {', '.join(money) or '-'}")
-        said += [
-            "",
-            f"contents that contradict a billed line of the same revision, not billed: {self._conflicts}",
-            "unmeasured and unpriced lines have no amount: they are not zero, they are not known yet",
-        ]
-        return "\n".join(said) + "\n"
 
 
-def _class_of(line: Mapping[str, Any]) -> str:
-    if line["status"] == "quarantined" or line["conflicts"]:
-        return "quarantined"
-    if line["amount"] is None:
-        return "unpriced" if line["status"] == "unpriced" or "unpriced" in line["flags"] else "unmeasured"
-    return "estimated" if line["usage_source"] == "estimated" or "estimated" in line["flags"] else "measured"
-
-
-def _write_lines(store: SqlStore, params: Mapping[str, Any], path: Path, tally: _Tally) -> str:
-    with path.open("w", encoding="utf-8", newline="") as file:
-        writer = csv.writer(file, lineterminator="\n")
-        writer.writerow(COLUMNS)
-        for line in store.stream(_LINES, params):
-            tally.add(line)
-            writer.writerow([_cell(line[name]) for name in COLUMNS])
-        file.flush()
-        os.fsync(file.fileno())
-    with path.open("rb") as written:
-        return hashlib.file_digest(written, "sha256").hexdigest()
-
-
-def _cell(value: Any) -> str:
-    if value is None:
-        return ""
-    if isinstance(value, Decimal):
-        return plain(value)
-    if isinstance(value, datetime):
-        return value.astimezone(UTC).isoformat(timespec="microseconds")
-    if isinstance(value, (list, tuple)):
-        return " ".join(sorted(value))
-    text = str(value)
-    return f"'{text}" if isinstance(value, str) and text.startswith(_FORMULA) else text
-
-
-def _compare(tally: _Tally, sums: list[dict[str, Any]]) -> None:
-    """What was written must be what SQL sums; another answer means that the ledger moved in between."""
-    asked = {row["currency"]: row["total"] or Decimal(0) for row in sums}
-    if asked != dict(tally.sums) or sum(row["lines"] for row in sums) != tally.rows:
-        raise ExportError("the ledger changed while it was exported; export again")
-
-
-def _replace(path: Path, text: str) -> None:
-    temporary = path.with_name(f".{path.name}.{os.getpid()}.part")
-    temporary.write_text(text, encoding="utf-8")
-    temporary.replace(path)
+def _plain(sums: dict[str, Decimal]) -> dict[str, str]:
+    return {currency: plain(amount) for currency, amount in sums.items()}
 
 
 def _unix_us(at: datetime) -> int:

@@ -1,24 +1,19 @@
 """Each vector of ``--casebook`` as a test, dispatched by form to ``form_<form>.py``.
 
 A form's module has ``unsupported(vector) -> str | None`` (a feature that it reads off the vector and does not play yet)
-and ``run(vector, tmp_path)``, plain or async; that of a form with framings is given ``framing=`` as well.
+and ``run(vector, tmp_path)``, plain or async; that of a form with framings is given ``framing=`` as well, and one that names
+``SERVICES`` (fixtures) is given each of them by its name.
 """
 
 import asyncio
-import importlib
-import importlib.util
 import inspect
 
 import pytest
 
-
-def form_module(form: str):
-    """The module that plays this form, or None where there is none yet."""
-    name = f"{__package__}.form_{form}"
-    return importlib.import_module(name) if importlib.util.find_spec(name) else None
+from .values import form_module
 
 
-def test_vector(case, tmp_path, record_property):
+def test_vector(case, tmp_path, record_property, request):
     """The product makes of this input what the vector says."""
     vector = case.vector
     form = vector["form"]
@@ -28,8 +23,10 @@ def test_vector(case, tmp_path, record_property):
         pytest.skip(f"form {form} is not supported yet")
     if reason := module.unsupported(vector):
         pytest.skip(reason)
-    framed = {"framing": case.framing} if case.framing else {}
+    given = {name: request.getfixturevalue(name) for name in getattr(module, "SERVICES", ())}
+    if case.framing:
+        given["framing"] = case.framing
     if inspect.iscoroutinefunction(module.run):
-        asyncio.run(module.run(vector, tmp_path, **framed))
+        asyncio.run(module.run(vector, tmp_path, **given))
     else:
-        module.run(vector, tmp_path, **framed)
+        module.run(vector, tmp_path, **given)

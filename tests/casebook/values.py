@@ -1,8 +1,10 @@
-"""How a casebook vector's values are read: files, long strings, numbers, instants, ranges.
+"""How a casebook vector's values are read: files, forms, long strings, numbers, instants, ranges.
 
 Numbers with a fraction are Decimal from the first byte on: a vector's money must not pass through a float.
 """
 
+import importlib
+import importlib.util
 import json
 from datetime import UTC, datetime
 from decimal import Decimal
@@ -50,6 +52,12 @@ def cases_of(vectors: list[dict[str, Any]], forms: frozenset[str] = frozenset())
         if not forms or vector["form"] in forms
         for framing in vector.get("framings", [None])
     ]
+
+
+def form_module(form: str) -> Any:
+    """The module that plays this form, or None where there is none yet."""
+    name = f"{__package__}.form_{form}"
+    return importlib.import_module(name) if importlib.util.find_spec(name) else None
 
 
 def expand_text(value: Any) -> str:

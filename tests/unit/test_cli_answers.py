@@ -3,7 +3,11 @@
 Before this file: ``compose.commands``. After it: nothing.
 """
 
+import json
 from contextlib import nullcontext
+from datetime import UTC, datetime
+from decimal import Decimal
+from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
@@ -13,6 +17,9 @@ from compose.keys import of_settings
 from compose.logs import Terminal
 from compose.state import Folder, ServerInfo, StackState
 from schemas.settings import ApiKey
+from sinks.exports.bill import Bill
+from sinks.exports.statement import Item, Kind
+from sinks.exports.tally import Tally
 
 GENERATION_ID = "01a2294f-0f4d-7805-aca4-579fe3876d48"
 
@@ -101,13 +108,63 @@ def test_a_name_that_no_question_has_is_told_the_nearest():
 @pytest.mark.parametrize("rows", [0, 3])
 def test_an_empty_bill_says_for_whom_there_was_nothing(tmp_path, monkeypatch, capsys, rows):
     """A bill without a line names its tenant beside the answer, for a name that was mistyped; one with lines does not."""
-    made = SimpleNamespace(sums={}, rows=rows, draft=False, path="a", cover_path="b", manifest_path="c")
+    tally = Tally()
+    for _ in range(rows):
+        tally.add(
+            Item(
+                Kind.LINE,
+                "2026-10",
+                1,
+                {"currency": "USD", "amount": None, "status": "", "conflicts": 0, "flags": []},
+            )
+        )
+    made = Bill(Path("a"), Path("b"), Path("c"), "", "UTC", None, newly=False, tally=tally)
     monkeypatch.setattr(export, "target_of", lambda _folder: SimpleNamespace(warehouse=None))
     monkeypatch.setattr(export, "warehouse", nullcontext)
     monkeypatch.setattr(export, "export_bill", lambda *_args, **_more: made)
-    export.bill(
-        tenant="nobody", period="2026-10", file=tmp_path / "bill.csv", side="customer_charge", zone="UTC"
-    )
+    export.bill(tenant="nobody", period="2026-10", file=tmp_path / "bill.csv", side="customer_charge")
     said = capsys.readouterr()
     assert ("'nobody'" in said.err) is (rows == 0)
     assert "note" not in said.out
+
+
+def test_a_bill_says_beside_it_what_must_not_be_missed(tmp_path, monkeypatch, capsys):
+    """Adjustments, months left for their own bill and what is quarantined are told by name, on stderr; the state in the answer."""
+    tally, said = (
+        Tally(),
+        {"currency": "USD", "amount": Decimal(2), "quantity": 5, "status": "completed", "conflicts": 0},
+    )
+    said |= {
+        "flags": [],
+        "usage_source": "reported",
+        "generation_id": GENERATION_ID,
+        "attempt": 0,
+        "bucket": "output",
+    }
+    said |= {"stands_quantity": 5, "stands_amount": Decimal(1), "content_hash": "h"}
+    for kind, month in (
+        ("adjustment", "2026-09"),
+        ("left", "2026-08"),
+        ("quarantined", "2026-10"),
+        ("line", "2026-10"),
+    ):
+        tally.add(Item(Kind(kind), month, 1, said))
+    closed = datetime(2026, 11, 3, 8, 1, tzinfo=UTC)
+    made = Bill(Path("a"), Path("b"), Path("c"), "", "UTC", closed, newly=True, tally=tally)
+    monkeypatch.setattr(export, "target_of", lambda _folder: SimpleNamespace(warehouse=None))
+    monkeypatch.setattr(export, "warehouse", nullcontext)
+    monkeypatch.setattr(export, "export_bill", lambda *_args, **_more: made)
+    export.bill(tenant="acme", period="2026-10", file=tmp_path / "bill.csv")
+    answer = capsys.readouterr()
+    assert "2 lines, 4 USD (closed now, 2026-11-03 08:01 UTC)" in answer.out
+    assert "with adjustments of 2026-09: 1 lines, 2 USD" in answer.err
+    assert "not on it, since 2026-08 was never closed: 1 lines, 2 USD" in answer.err
+    assert f"quarantined: {GENERATION_ID}/0 output (conflict)" in answer.err
+    export.bill(tenant="acme", period="2026-10", file=tmp_path / "bill.csv", as_json=True)
+    printed = json.loads(capsys.readouterr().out)
+    assert printed["quarantined"] == [f"{GENERATION_ID}/0"]
+    assert (printed["adjustments"], printed["left"], printed["closed_now"]) == (
+        {"2026-09": 1},
+        {"2026-08": 1},
+        True,
+    )
