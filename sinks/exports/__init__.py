@@ -1,1 +1,1 @@
-"""Files for finance, made from the ledger in SQL: deterministic, exact, never half. ``bill``: a tenant's month."""
+"""Exports: files made from the warehouse. ``bill`` (the order of things) · ``books`` · ``statement`` · ``tally`` · ``render``."""

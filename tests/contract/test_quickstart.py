@@ -1,4 +1,4 @@
-"""What the quick start shows can be run: its Python compiles and names what exists, its SQL is understood by the engine."""
+"""What the quick start and the page on bills show can be run: Python names what exists, SQL is understood by the engine."""
 
 import ast
 import re
@@ -12,7 +12,7 @@ from compose.cli import app
 from tests.support.sources import ROOT
 from tests.support.warehouse import empty_database
 
-PAGE = (ROOT / "docs/quickstart.md").read_text()
+PAGE = "\n".join((ROOT / name).read_text() for name in ("docs/quickstart.md", "docs/billing.md"))
 BLOCK = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 BLOCKS = BLOCK.findall(PAGE)
 QUERIES = [
@@ -25,8 +25,8 @@ COMMANDS = [
 
 
 def test_there_is_something_to_run():
-    """The page has a program, questions and commands."""
-    assert (len(CODE), len(QUERIES), len(COMMANDS)) == (1, 4, 2)
+    """The pages have a program, questions and commands."""
+    assert (len(CODE), len(QUERIES), len(COMMANDS)) == (1, 6, 3)
 
 
 def test_the_program_names_what_exists():
