@@ -59,6 +59,7 @@ export class Answer {
     if (frame.event === "message_start") return { type: "start", ...at, fields };
     if (frame.event === "generation_error") this.failure = fields;
     if (frame.event === "message_end") return (this.end = this.#ended(at, fields));
+    /** @type {Part[]} */
     const parts = Array.isArray(fields.parts) ? fields.parts : [];
     let text = "";
     for (const part of parts) text += this.#part(part);
