@@ -9,6 +9,7 @@ from tests.support.waiting import until
 
 pytestmark = pytest.mark.asyncio(loop_scope="package")
 SLOW = QUICK | {"tokens": 60, "interval_ms": 15}
+HELD = SLOW | {"stalls": [[40, 60_000]]}  # goes on when the simulator is told to
 STREAMED = "connections => window.told.filter((state) => state === 'STREAMING').length === connections"
 BEGIN = """async ([edge, key, simulate]) => {
   const tokentrail = await import("/client/index.js");
@@ -75,7 +76,7 @@ async def text_of(page, url):
 async def test_a_page_that_is_reloaded_goes_on_from_its_store(two, proxy, blank):
     """Cut, then reloaded in the middle: the page has its items again from IndexedDB and the rest from the log, each once."""
     page = await blank(proxy.url)
-    await page.evaluate(BEGIN, [proxy.url, KEY, SLOW])
+    await page.evaluate(BEGIN, [proxy.url, KEY, HELD])
     await page.wait_for_function("window.seen.length > 10")
     proxy.sever("rst")
     await page.wait_for_function(STREAMED, arg=2)
@@ -83,26 +84,28 @@ async def test_a_page_that_is_reloaded_goes_on_from_its_store(two, proxy, blank)
     before = await page.evaluate("window.seen.length")
     await page.reload()
     proxy.refusing = True
-    await page.evaluate(BEGIN, [proxy.url, KEY, SLOW])
+    await page.evaluate(BEGIN, [proxy.url, KEY, HELD])
     await page.wait_for_function(f"window.seen.length >= {before}")
     proxy.refusing = False
+    two.simulator.release()
     got = await page.evaluate("window.reading")
     assert got["seen"] == sorted(set(got["seen"]))
     assert got["told"][0] == "RESUMING"
     assert got["told"][-1] == "COMPLETED"
     assert got["sessions"] == 1
     again = await blank(two.urls[1])
-    await again.evaluate(BEGIN, [two.urls[1], KEY, SLOW])
+    await again.evaluate(BEGIN, [two.urls[1], KEY, HELD])
     assert (await again.evaluate("window.reading"))["text"] == got["text"]
 
 
 async def test_the_fetch_survives_a_cut_in_a_browser(two, proxy, blank):
     """Called from a page of another origin, over a line that is cut twice, the stream is that of a line that is not cut."""
     page = await blank(two.urls[1])
-    await page.evaluate(TRANSPORT, [proxy.url, KEY, SLOW])
+    await page.evaluate(TRANSPORT, [proxy.url, KEY, HELD])
     for connection, how in ((2, "rst"), (3, "fin")):
         assert proxy.sever(how) == 1
         await page.wait_for_function(STREAMED, arg=connection)
+    two.simulator.release()
     got = await page.evaluate("window.reading")
     assert got["told"].count("RESUMING") >= 2
     assert bare(got["text"]) == bare(await text_of(await blank(two.urls[1]), two.urls[1]))

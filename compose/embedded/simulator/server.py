@@ -9,7 +9,6 @@ import asyncio
 import time
 from collections import OrderedDict, deque
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import asdict
 from typing import Any, Final, NamedTuple, Protocol, Self
 
 import orjson
@@ -91,6 +90,11 @@ class Simulator:
     def base_url(self) -> str:
         """What an OpenAI client takes as ``base_url``."""
         return f"http://{self.host}:{self.port}/v1"
+
+    def release(self) -> None:
+        """End the long silences (over a second) of what was asked up to now: a test has seen what it waited for."""
+        for seen in self.requests:
+            seen.released.set()
 
     async def __aenter__(self) -> Self:
         app = web.Application(client_max_size=REQUEST_BYTES_MAX)
@@ -206,7 +210,7 @@ class Simulator:
         return _json({"status": "ok"})
 
     async def _seen(self, _: web.Request) -> web.Response:
-        return _json([asdict(seen) for seen in self.requests])
+        return _json([seen.as_json() for seen in self.requests])
 
     async def _forget(self, _: web.Request) -> web.Response:
         self.requests.clear()
@@ -228,7 +232,7 @@ async def _play_stream(
         due_s += step.delay_ms / 1000
         wait_s = due_s - loop.time()
         if wait_s > 0:
-            await asyncio.sleep(wait_s)
+            await seen.wait(wait_s)
         if step.kind in {"cut", "reset", "hang"}:
             await _end_badly(request, step.kind, seen)
             return response
