@@ -6,6 +6,7 @@ keep-alives, empty chunks, role, finish and usage never do. Before: ``sse`` and 
 
 from edge.attempts.output_check import MALFORMED, TRUNCATED, OutputCheck
 from edge.dialects import Captured, Dialect
+from edge.provider.masking import NO_MASK, Mask
 from edge.sse import FrameTooLarge, SseDecoder
 from schemas.events import Canonical, EndedBy, Gap, Kind, PartType, ProviderError, Stage
 
@@ -19,6 +20,7 @@ class AttemptCapture:
         stall_threshold_us: a gap strictly longer than this is on record.
         tool_bytes: the most that the arguments of one tool call may come to.
         check: what judges the answer at its end.
+        mask: what takes the provider's key out of its own words.
 
     """
 
@@ -29,7 +31,9 @@ class AttemptCapture:
         stall_threshold_us: int,
         tool_bytes: int = 16 << 20,
         check: OutputCheck | None = None,
+        mask: Mask = NO_MASK,
     ) -> None:
+        self._mask = mask
         self.check = check or OutputCheck()
         self._tool_bytes_max = tool_bytes
         self._tool_bytes: dict[tuple[int, int | None, int | None], int] = {}
@@ -53,10 +57,10 @@ class AttemptCapture:
         """The events that a read completed; a frame above the limit is a failure behind them."""
         self.bytes_seen += len(chunk)
         try:
-            events = self._decoder.feed(chunk)
+            events = self._mask.events(self._decoder.feed(chunk))
         except FrameTooLarge as error:
             said = ProviderError(message=str(error))
-            captured = [c for event in error.events for c in self.state.capture(event)]
+            captured = [c for event in self._mask.events([*error.events]) for c in self.state.capture(event)]
             return [*captured, Captured(Kind.ERROR, "", failure=("upstream_frame_too_large", said))]
         if len(events) == 1:
             return self.state.capture(events[0])
@@ -65,7 +69,7 @@ class AttemptCapture:
     def finish(self) -> list[Captured]:
         """The event that the end of the stream left unclosed, if its payload is whole."""
         try:
-            events = self._decoder.finish()
+            events = self._mask.events(self._decoder.finish())
         except FrameTooLarge:
             return []
         if self._decoder.torn:

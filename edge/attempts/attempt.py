@@ -19,6 +19,7 @@ from edge.driving.timing import NOTHING_SAID, of_headers
 from edge.driving.watch import Watch
 from edge.generation import Head
 from edge.policy.retries import asked_wait_ms, says_not_again
+from edge.provider.masking import mask_of
 from edge.provider.upstream import Answer, UpstreamFailed
 from schemas.events import Dispatch, EndedBy, Kind, ProviderError
 from schemas.lifecycle import Signal, State
@@ -66,12 +67,14 @@ class Attempt:
         self._hold_timer: asyncio.TimerHandle | None = None
         limit = driver.settings.limit
         threshold_us = driver.settings.stream.stall_threshold_ms * 1000
+        self._mask = mask_of(target.provider)
         self.capture = AttemptCapture(
             driver.dialect,
             limit.frame_bytes,
             threshold_us,
             limit.tool_arguments_bytes,
             OutputCheck(self.request.body),
+            self._mask,
         )
         self.committed = False
         self.dispatch = Dispatch.NOT_CONNECTED
@@ -152,16 +155,11 @@ class Attempt:
         return self._eof("the provider closed the stream")
 
     async def _said(self, answer: Answer) -> bytes:
-        """The body of an answer that is no stream; its status says enough where the body breaks off.
-
-        Some providers say the key that they refuse: it is no client's to know, nor the log's.
-        """
+        """The body of an answer that is no stream; its status says enough where the body breaks off."""
         try:
-            body = await answer.body()
+            return self._mask.body(await answer.body())
         except UpstreamFailed:
             return b""
-        key = self.target.provider.api_key
-        return body if not key else body.replace(key.get_secret_value().encode(), b"[key]")
 
     def _take(self, chunk: bytes) -> AttemptResult | None:
         now_us = self.driver.recorder.elapsed_us()

@@ -15,6 +15,7 @@ import aiohttp
 import orjson
 
 from edge.provider.encodings import Decoder, Undecodable, decoder_of
+from edge.provider.masking import NO_MASK, Mask, mask_of
 from schemas.errors import TokentrailError
 from schemas.events import Dispatch
 from schemas.settings import Provider
@@ -37,8 +38,11 @@ class UpstreamFailed(TokentrailError):
         self.code = code
 
 
-def words_of(error: BaseException) -> str:
-    """What an error of a call may say to a client and in the log: no address and no header, which hold our key."""
+def words_of(error: BaseException, mask: Mask = NO_MASK) -> str:
+    """What an error of a call may say to a client and in the log: no address and no header, which hold our key.
+
+    A head that is none is quoted in its error, and the provider may have said the key there.
+    """
     if isinstance(error, aiohttp.ClientResponseError):
         said: str | None = error.message
     elif isinstance(error, OSError) and error.errno is not None and error.errno > 0:
@@ -46,7 +50,7 @@ def words_of(error: BaseException) -> str:
     else:
         said = None
     name = type(error).__name__
-    return f"{name}: {' '.join(said.split())[:DETAIL_CHARS_MAX]}" if said else name
+    return f"{name}: {' '.join(mask.text(said).split())[:DETAIL_CHARS_MAX]}" if said else name
 
 
 def turn_of(data: bytes) -> tuple[bytes, bytes]:
@@ -62,14 +66,17 @@ def turn_of(data: bytes) -> tuple[bytes, bytes]:
 class Answer:
     """A response head, and its body to come."""
 
-    def __init__(self, response: aiohttp.ClientResponse, draining: "set[asyncio.Task[None]]") -> None:
+    def __init__(
+        self, response: aiohttp.ClientResponse, draining: "set[asyncio.Task[None]]", mask: Mask = NO_MASK
+    ) -> None:
         self._response = response
+        self._mask = mask
         self._draining = draining
         self.detached = False
         self.status = response.status
         self.content_type = response.content_type
         self.headers: Mapping[str, str] = response.headers
-        self._encoding = ", ".join(response.headers.getall("content-encoding", ()))
+        self._encoding = mask.text(", ".join(response.headers.getall("content-encoding", ())))
         self._decoder: Decoder | None = None
         self._pieces: Iterator[bytes] = iter(())
         self._rest = b""
@@ -102,7 +109,9 @@ class Answer:
             try:
                 self._rest = await self._response.content.readany()
             except (aiohttp.ClientError, OSError) as error:
-                raise UpstreamFailed(Dispatch.ACCEPTED, f"the stream broke: {words_of(error)}") from error
+                raise UpstreamFailed(
+                    Dispatch.ACCEPTED, f"the stream broke: {words_of(error, self._mask)}"
+                ) from error
         turn, self._rest = turn_of(self._rest)
         return turn
 
@@ -156,6 +165,7 @@ class Upstream:
         connector = aiohttp.TCPConnector(limit=CONNECTIONS_MAX, ttl_dns_cache=60)
         self._session = aiohttp.ClientSession(
             connector=connector,
+            cookie_jar=aiohttp.DummyCookieJar(),  # one jar would tie the calls of all tenants together
             timeout=self._timeout,
             auto_decompress=False,
             trust_env=False,
@@ -179,6 +189,7 @@ class Upstream:
         """
         if self._session is None:
             raise UpstreamFailed(Dispatch.NOT_CONNECTED, "the edge is not started")
+        mask = mask_of(provider)
         sent = {
             "content-type": "application/json",
             "accept": "text/event-stream",
@@ -192,10 +203,12 @@ class Upstream:
                 allow_redirects=False,
             )
         except (aiohttp.ClientConnectorError, aiohttp.ConnectionTimeoutError) as error:
-            raise UpstreamFailed(Dispatch.NOT_CONNECTED, f"cannot connect: {words_of(error)}") from error
+            raise UpstreamFailed(
+                Dispatch.NOT_CONNECTED, f"cannot connect: {words_of(error, mask)}"
+            ) from error
         except (aiohttp.ClientError, OSError) as error:
-            raise UpstreamFailed(Dispatch.SENT, f"no answer: {words_of(error)}") from error
-        answer = Answer(response, self._draining)
+            raise UpstreamFailed(Dispatch.SENT, f"no answer: {words_of(error, mask)}") from error
+        answer = Answer(response, self._draining, mask)
         try:
             yield answer
         finally:
