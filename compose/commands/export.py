@@ -22,7 +22,7 @@ from sinks.exports.tally import Money
 
 app = typer.Typer(no_args_is_help=True, help="Files for finance.")
 NAMED_MAX = 10
-"""Quarantined lines that the terminal names; the cover sheet and the manifest name more."""
+"""Quarantined lines and dead letters that the terminal names; cover sheet and manifest, and SQL, name more."""
 
 
 @app.callback()
@@ -100,6 +100,10 @@ def _say_beside(made: Bill, tenant: str, period: str) -> None:
         _note(f"quarantined: {one['key']} {one['bucket']} ({one['why']}).")
     if (more := tally.quarantined_lines - NAMED_MAX) > 0:
         _note(f"quarantined: {more} more, see {made.cover_path.name}.")
+    for place in made.unreadable[:NAMED_MAX]:
+        _note(f"not on it: the dead letter {place}, which is {tenant!r}'s or nobody's.")
+    if (more := len(made.unreadable) - NAMED_MAX) > 0:
+        _note(f"not on it: {more} more dead letters: tokentrail sql dead-letters.")
 
 
 def _note(said: str) -> None:
@@ -131,4 +135,5 @@ def _as_json(made: Bill) -> dict[str, Any]:
         "left": {month: tally.left.lines(month) for month in tally.left},
         "quarantined": sorted({one["key"] for one in tally.quarantined}),
         "quarantined_lines": tally.quarantined_lines,
+        "unreadable": made.unreadable,
     }

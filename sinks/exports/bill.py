@@ -29,7 +29,7 @@ from schemas.money import plain
 from sinks.exports.books import Books, Closing, Snapshot
 from sinks.exports.render import Form, writer_of
 from sinks.exports.statement import Item, Kind, Terms, statement
-from sinks.exports.tally import Money, Tally
+from sinks.exports.tally import NAMED_MAX, Money, Tally
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -63,7 +63,11 @@ class Order(NamedTuple):
 
 
 class Bill(NamedTuple):
-    """What was written. ``closed``: when the month was closed, None: a draft; ``newly``: by this export."""
+    """What was written. ``closed``: when the month was closed, None: a draft; ``newly``: by this export.
+
+    ``unreadable``: dead letters since the month began, as far as they may belong to this tenant; in no file, since a bill that
+    was closed does not change when one more is found.
+    """
 
     path: Path
     cover_path: Path
@@ -73,6 +77,7 @@ class Bill(NamedTuple):
     closed: datetime | None
     newly: bool
     tally: Tally
+    unreadable: tuple[str, ...] = ()
 
 
 class _Month(NamedTuple):
@@ -99,6 +104,8 @@ def export_bill(store: SqlStore, order: Order, out_path: Path, *, now: datetime,
     """
     books = Books(store, order.tenant, order.side)
     month = _month(order, books.closings())
+    if out_path.is_dir():  # a rename would tell only when the month is closed
+        raise ExportError(f"{out_path} cannot be written: it is a folder")
     temporary = out_path.with_name(f".{out_path.name}.{closing_id}.part")
     try:
         with temporary.open("w", encoding="utf-8", newline="") as file:
@@ -121,7 +128,8 @@ def export_bill(store: SqlStore, order: Order, out_path: Path, *, now: datetime,
         with suppress(FileNotFoundError):
             temporary.unlink()
     return bill._replace(
-        newly=month.closing is not None and month.closing.closing.startswith(f"{closing_id}-")
+        newly=month.closing is not None and month.closing.closing.startswith(f"{closing_id}-"),
+        unreadable=tuple(books.unreadable(_unix_us(month.begin), NAMED_MAX)),
     )
 
 

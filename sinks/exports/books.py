@@ -14,6 +14,7 @@ from decimal import Decimal
 from itertools import islice
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from schemas.topics import ATTEMPTS as ATTEMPTS_TOPIC
 from schemas.topics import LEDGER as LEDGER_TOPIC
 from sinks.exports.statement import Item, Kind
 from sinks.store import Table
@@ -159,6 +160,13 @@ SELECT currency, count() AS lines, ifNull(sum(amount), 0) AS total FROM billed_l
 WHERE tenant = {tenant:String} AND side = {side:String} AND closing = {closing:String} AND kind != 'quarantined'
 GROUP BY currency
 """
+_UNREADABLE = """
+SELECT concat(topic, '/', toString(`partition`), '/', toString(`offset`)) AS place, reason FROM dead_letters FINAL
+WHERE has({topics:Array(String)}, topic) AND failed >= fromUnixTimestamp64Micro({from_us:Int64}, 'UTC')
+    AND `key` NOT IN (SELECT toString(generation_id) FROM generations WHERE tenant != {tenant:String})
+ORDER BY topic, `partition`, `offset`
+LIMIT {most:Int32}
+"""
 
 
 class Closing(NamedTuple):
@@ -220,6 +228,12 @@ class Books:
         """How many lines a closed bill has, and their sum by currency, as SQL has them."""
         rows = self._store.query(_SUMS, {**self._who, "closing": closing.closing})
         return sum(row["lines"] for row in rows), {row["currency"]: Decimal(row["total"]) for row in rows}
+
+    def unreadable(self, from_us: int, most: int) -> list[str]:
+        """Places and reasons of attempts and ledger lines that could not be read since then, and may be this tenant's."""
+        topics = [ATTEMPTS_TOPIC.name, LEDGER_TOPIC.name]
+        asked = {**self._who, "topics": topics, "from_us": from_us, "most": most}
+        return [f"{row['place']} ({row['reason']})" for row in self._store.query(_UNREADABLE, asked)]
 
     def keep(self, closing_id: str, period: str, items: Iterable[Item]) -> None:
         """Store the lines of a closing, which do not hold yet."""

@@ -6,12 +6,15 @@ import json
 import random
 from decimal import Decimal
 
+import msgspec
 import pytest
 
 from schemas.money import total
+from sinks import derived, rows
 from sinks.exports.bill import ExportError
 from sinks.exports.books import BILLED_LINES, CLOSED_PERIODS, Books
 from tests.support.bills import export, files_of, line, lines_of, put, us
+from tests.support.records import Raw, generation, generation_id
 from tests.support.warehouse import empty_database
 
 APRIL = "2026-04-02T00:00:00Z"
@@ -232,10 +235,11 @@ def test_a_closed_month_stays_in_its_zone(store, tmp_path):
 
 
 def test_a_place_that_cannot_be_written_closes_nothing(store, tmp_path):
-    """A folder that is not there is told before the month is closed."""
+    """A folder that is not there, and one that stands where the file would go, are told before the month is closed."""
     put(store, line(1, "1"))
-    with pytest.raises(ExportError, match="cannot be written"):
-        export(store, tmp_path / "none" / "a.csv")
+    for path in (tmp_path / "none" / "a.csv", tmp_path):
+        with pytest.raises(ExportError, match="cannot be written"):
+            export(store, path)
     assert Books(store, "acme", "customer_charge").closings() == ()
 
 
@@ -248,6 +252,22 @@ def test_a_bill_that_lost_a_line_is_refused(store, tmp_path):
     with pytest.raises(ExportError, match="closed with 2 lines, and 1 are there"):
         export(store, tmp_path / "a.csv")
     assert sorted(path.read_bytes() for path in tmp_path.iterdir()) == before
+
+
+def test_what_could_not_be_read_is_named(store, tmp_path):
+    """A dead letter of the month is named unless its key is another tenant's generation; none of it is in the files."""
+    put(store, line(1, "1"))
+    others = msgspec.structs.replace(generation(generation_id(2)), tenant="b")
+    store.insert(derived.GENERATIONS, [derived.generation_row(others, 0, 0)], "g")
+    before = export(store, tmp_path / "a.csv")
+    keys = ((b"?", APRIL), (generation_id(2).encode(), APRIL), (b"?", FEBRUARY))
+    for offset, (key, at) in enumerate(keys):
+        letter = Raw("tokentrail.attempts.v1", 3, offset, key, b"x", timestamp=us(at) // 1000)
+        store.insert(rows.DEAD_LETTERS, [rows.dead_letter_row(letter)], f"d{offset}")
+    after = export(store, tmp_path / "a.csv")
+    assert (before.unreadable, len(after.unreadable)) == ((), 1)
+    assert after.unreadable[0].startswith("tokentrail.attempts.v1/3/0 (")
+    assert files_of(after) == files_of(before)
 
 
 def test_the_tables_have_the_columns_that_closings_write(store):

@@ -150,7 +150,17 @@ def test_a_bill_says_beside_it_what_must_not_be_missed(tmp_path, monkeypatch, ca
     ):
         tally.add(Item(Kind(kind), month, 1, said))
     closed = datetime(2026, 11, 3, 8, 1, tzinfo=UTC)
-    made = Bill(Path("a"), Path("b"), Path("c"), "", "UTC", closed, newly=True, tally=tally)
+    made = Bill(
+        Path("a"),
+        Path("b"),
+        Path("c"),
+        "",
+        "UTC",
+        closed,
+        newly=True,
+        tally=tally,
+        unreadable=("topic/0/7 (undecodable)",),
+    )
     monkeypatch.setattr(export, "target_of", lambda _folder: SimpleNamespace(warehouse=None))
     monkeypatch.setattr(export, "warehouse", nullcontext)
     monkeypatch.setattr(export, "export_bill", lambda *_args, **_more: made)
@@ -160,6 +170,7 @@ def test_a_bill_says_beside_it_what_must_not_be_missed(tmp_path, monkeypatch, ca
     assert "with adjustments of 2026-09: 1 lines, 2 USD" in answer.err
     assert "not on it, since 2026-08 was never closed: 1 lines, 2 USD" in answer.err
     assert f"quarantined: {GENERATION_ID}/0 output (conflict)" in answer.err
+    assert "not on it: the dead letter topic/0/7 (undecodable)" in answer.err
     export.bill(tenant="acme", period="2026-10", file=tmp_path / "bill.csv", as_json=True)
     printed = json.loads(capsys.readouterr().out)
     assert printed["quarantined"] == [f"{GENERATION_ID}/0"]
