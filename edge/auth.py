@@ -1,11 +1,22 @@
 """API keys: who is calling. Keys are stored as SHA-256 hashes; a key's text is never kept and never logged.
 
 A key is its id: it may have several texts (a rotation lets the old one run out), and all of them own the same streams.
-Asked at each connect, so a revocation holds from the next one on. Before: the request's headers. After: ``routes``.
+Asked at each connect, so a revocation holds from the next one on. What a key may do is the sum of its roles:
+
+==========================  ====  ====  ===  ===========
+role                        read  call  end  end by force
+==========================  ====  ====  ===  ===========
+``caller``, ``admin``       yes   yes   yes  no
+``operator``                yes   yes   yes  yes
+``analyst``, ``finance``    yes   no    no   no
+==========================  ====  ====  ===  ===========
+
+Of its own tenant's generations alone, whatever the role. Before: the request's headers. After: ``routes``.
 """
 
 import hashlib
 from collections.abc import Callable, Mapping, Sequence
+from enum import StrEnum
 from typing import NamedTuple
 
 import structlog
@@ -19,6 +30,33 @@ log = structlog.get_logger()
 
 class Unauthorized(TokentrailError):
     """No key, or one that is not known."""
+
+
+class Right(StrEnum):
+    """What a route asks of a key, in the words of a refusal."""
+
+    READ = "read"
+    CALL = "call a model"
+    END = "end a generation or report its tools"
+    FORCE = "end a generation by force"
+
+
+_READER = frozenset({Right.READ})
+_CALLER = frozenset({Right.READ, Right.CALL, Right.END})
+_RIGHTS = {
+    "caller": _CALLER,
+    "admin": _CALLER,
+    "operator": _CALLER | {Right.FORCE},
+    "analyst": _READER,
+    "finance": _READER,
+}
+ROLES = tuple(_RIGHTS)
+"""All that there are; another word gives no right."""
+
+
+def may(key: ApiKey, right: Right) -> bool:
+    """Whether one of a key's roles gives a right."""
+    return any(right in _RIGHTS.get(role, ()) for role in key.roles)
 
 
 class _Text(NamedTuple):

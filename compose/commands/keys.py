@@ -20,9 +20,9 @@ from compose.commands.common import (
     target_of,
 )
 from compose.keys import KeyBook
+from edge.auth import ROLES
 
 app = typer.Typer(no_args_is_help=True, help="API keys: an id keeps its streams whatever its text is.")
-ROLES = ("caller", "operator", "admin", "analyst", "finance")
 _IdArgument = Annotated[str, typer.Argument(metavar="ID", help="the key's id, as `keys list` shows it")]
 _HOUR_S = 3_600
 

@@ -10,6 +10,7 @@ from typing import Any
 import orjson
 from fastapi import APIRouter, Request, Response
 
+from edge.auth import Right
 from edge.dialects import BadRequest
 from edge.reading.acks import Claims, claims_in, claims_of, resent, wanted
 from edge.reading.frames import NATIVE
@@ -51,13 +52,13 @@ _ACKED: Schema = {
 
 @router.post(
     "/v1/generations/{generation_id}/ack",
-    responses=answers(_ACKED) | errors(400, 401, 404, 408, 409, 410, 413, 429, 503),
+    responses=answers(_ACKED) | errors(400, 401, 403, 404, 408, 409, 410, 413, 429, 503),
     openapi_extra=VISITED | _BODY,
 )
 async def ack(request: Request, generation_id: str) -> Response:
     """Acknowledge or NACK events of a native stream; what differs or lacks is sent again on the reader's open stream."""
     service = service_of(request)
-    caller = await visitor_of(request, generation_id)
+    caller = await visitor_of(request, generation_id, Right.READ)
     body = await read_body(request, ACK_BYTES_MAX)
     claims = claims_of(body, service.settings.limit)
     reader_id = _reader_of(body)

@@ -13,7 +13,7 @@ from starlette.requests import ClientDisconnect
 from edge.admission.gate import ProviderFull, TenantFull, WaitedTooLong
 from edge.admission.seats import Full, Seat
 from edge.asgi.emit import EventStream, Hooks
-from edge.auth import Unauthorized
+from edge.auth import ROLES, Right, Unauthorized, may
 from edge.dialects import BadRequest
 from edge.follow import Follower
 from edge.generation import Generation
@@ -41,9 +41,17 @@ def service_of(request: Request) -> EdgeService:
     return service
 
 
-def caller_of(request: Request) -> ApiKey:
-    """Who is calling; raises Unauthorized."""
-    return service_of(request).keys.identify(request.headers)
+def caller_of(request: Request, right: Right) -> ApiKey:
+    """Who is calling, and may do what the route does; raises Unauthorized, Forbidden."""
+    return allowed(service_of(request).keys.identify(request.headers), right)
+
+
+def allowed(key: ApiKey, right: Right) -> ApiKey:
+    """A key that has a right; raises Forbidden, before anything is looked up."""
+    if not may(key, right):
+        having = ", ".join(role for role in ROLES if may(key.model_copy(update={"roles": (role,)}), right))
+        raise Forbidden(f"this key's roles do not allow to {right}: that takes one of {having}")
+    return key
 
 
 def failure(

@@ -15,6 +15,7 @@ from fastapi import APIRouter, Request, Response
 from edge.admission.seats import Seat
 from edge.asgi.direct import AsgiResponse
 from edge.asgi.emit import EventStream, Hooks
+from edge.auth import Right
 from edge.dialects import BadRequest, ClientRequest, Dialect, dialect_of
 from edge.dialects.reading import TOO_DEEP, too_deep
 from edge.generation import Generation
@@ -71,7 +72,7 @@ def _asked(required: dict[str, Schema], optional: dict[str, Schema] | None = Non
 def _answered(error: str) -> dict[int | str, Schema]:
     """What a call may be answered: its failures are ours, in the dialect's shape, or the provider's own."""
     failed = {"anyOf": [ref(error), ref("ProviderError")]}
-    ours = {400, 401, 408, 410, 413, 422, *ENDINGS}
+    ours = {400, 401, 403, 408, 410, 413, 422, *ENDINGS}
     return (
         streamed(ref("Answer")) | answers(ref("Begun"), 202) | errors(*sorted(ours), schema=failed) | REFUSALS
     )
@@ -109,7 +110,7 @@ async def responses(request: Request) -> Response:
 
 async def _generate(request: Request, dialect: Dialect) -> Response:
     """Begin a generation, and follow it from nothing: as a stream, or until its whole answer is there."""
-    caller = caller_of(request)
+    caller = caller_of(request, Right.CALL)
     return await service_of(request).desk.seats.seated(
         caller.id, lambda seat: _begun(request, caller, dialect, seat)
     )
@@ -256,11 +257,11 @@ _MODELS: Schema = {
 }
 
 
-@router.get("/v1/models", responses=answers(_MODELS) | errors(401), openapi_extra=SECURED)
+@router.get("/v1/models", responses=answers(_MODELS) | errors(401, 403), openapi_extra=SECURED)
 async def models(request: Request) -> Response:
     """The models that are routed here, as OpenAI lists them; ``dialect`` says by which call each is asked."""
     service = service_of(request)
-    caller_of(request)
+    caller_of(request, Right.READ)
     listed = [
         {
             "id": name,

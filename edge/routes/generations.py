@@ -12,19 +12,16 @@ import orjson
 import structlog
 from fastapi import APIRouter, Request, Response
 
-from edge.admission.seats import Seat
-from edge.asgi.direct import AsgiResponse
-from edge.asgi.emit import EventStream
+from edge.auth import Right, may
 from edge.dialects import BadRequest, dialect_of
 from edge.follow import Hole, LogSilent, OffsetGone
 from edge.reading.archive import ArchiveAway, Sum
-from edge.reading.frames import NATIVE, Frames
+from edge.reading.frames import NATIVE
 from edge.reading.result import body_of
 from edge.reading.resume import Opened, Presented, Refusal
 from edge.reading.state import state_of
-from edge.routes.acks import prelude_of
-from edge.routes.common import Forbidden, ReaderHooks, failure, refusal, request_id_of, service_of
-from edge.routes.dialects import read_body, stage_of
+from edge.routes.common import Forbidden, failure, refusal, service_of
+from edge.routes.dialects import read_body
 from edge.routes.documented import (
     ANY_ERROR,
     CURSOR_HEADERS,
@@ -38,6 +35,7 @@ from edge.routes.documented import (
     ref,
     streamed,
 )
+from edge.routes.streams import presented, stream_of
 from edge.routes.visitors import visitor_of
 from edge.service import EdgeService
 from schemas.events import CancelRequested, LogEvent
@@ -47,7 +45,6 @@ from schemas.settings import ApiKey
 router = APIRouter(default_response_class=Response)
 log = structlog.get_logger()
 CANCEL_BYTES_MAX = 4_096
-SSE = "text/event-stream; charset=utf-8"
 _MODES = ("soft", "hard")
 _REASONS = ("user_abort", "client_disconnect", "policy_violation")
 _SOURCES = ("api", "cli", "page")
@@ -79,7 +76,7 @@ _STATE: Schema = {
 
 @router.get(
     "/v1/generations/{generation_id}/events",
-    responses=streamed() | NOTHING_FOLLOWS | errors(400, 401, 404, 409, 410, 429, 503),
+    responses=streamed() | NOTHING_FOLLOWS | errors(400, 401, 403, 404, 409, 410, 429, 503),
     openapi_extra=VISITED | {"parameters": CURSOR_HEADERS},
 )
 async def events(
@@ -87,91 +84,23 @@ async def events(
 ) -> Response:
     """The stream of any generation behind a cursor (Last-Event-ID, or ?after=), on any edge."""
     service = service_of(request)
-    caller = await visitor_of(request, generation_id)
+    caller = await visitor_of(request, generation_id, Right.READ)
     shown = presented(request, after)
     return await service.desk.seats.seated(
-        caller.id, lambda seat: _events(request, caller, generation_id, dialect, shown, seat)
+        caller.id, lambda seat: stream_of(request, caller, generation_id, dialect, shown, seat)
     )
-
-
-async def _events(
-    request: Request, caller: ApiKey, generation_id: str, dialect: str, shown: Presented, seat: Seat
-) -> Response:
-    service = service_of(request)
-    prelude = await prelude_of(request, service, caller, generation_id, dialect)
-    opened = await service.desk.open_stream(caller, generation_id, shown)
-    if isinstance(opened, Refusal):
-        if opened.status == 204 and isinstance(prelude, bytes) and prelude:  # noqa: PLR2004 - HTTP's own number
-            return Response(prelude, headers={"x-generation-id": generation_id}, media_type=SSE)
-        service.metrics.resumes.labels(str(opened.status)).inc()
-        return refusal(opened)
-    if dialect not in (NATIVE, opened.dialect):
-        opened.follower.close()
-        return failure(
-            "bad_request", f"this generation was made in {opened.dialect}: ask for that dialect or native"
-        )
-    if isinstance(prelude, Refusal):
-        opened.follower.close()
-        return refusal(prelude)
-    return stream(service, request, opened, dialect, seat, prelude)
-
-
-def presented(request: Request, after: str | None) -> Presented:
-    """What the client shows of where it stands; ``after`` is the query's."""
-    shown = request.headers
-    return Presented(
-        shown.get("last-event-id"), after, shown.get("x-resumption-token"), shown.get("x-resume-mode")
-    )
-
-
-def stream(
-    service: EdgeService, request: Request, opened: Opened, dialect: str, seat: Seat, prelude: bytes = b""
-) -> AsgiResponse:
-    """The response of an opened stream; raises Full."""
-    follower = opened.follower
-    seat.read(follower)
-    service.metrics.resumes.labels("200").inc()
-    local = service.registry.get(follower.generation_id)
-    frames = Frames(dialect, follower.generation_id, opened.key_id, service.secret_of(follower.generation_id))
-    headers = [
-        (b"x-request-id", request_id_of(service, request).encode("latin-1", "replace")),
-        (b"x-generation-id", follower.generation_id.encode()),
-    ]
-    if opened.resumed_from is not None:
-        headers.append((b"x-resumed-from", str(opened.resumed_from).encode()))
-    began_us = service.clock.now_us()
-    stage = (
-        stage_of(service, local)
-        if local is not None
-        else lambda: ("unknown", (service.clock.now_us() - began_us) // 1000)
-    )
-    model = local.identity.start.model if local is not None else "unknown"
-    hooks = ReaderHooks(service, follower, local, model, seat)
-    headers.append((b"x-reader-id", hooks.reader_id.encode()))
-    response = EventStream(
-        follower,
-        frames,
-        headers,
-        service.settings.stream.heartbeat_s,
-        stage,
-        hooks,
-        resumed_from=opened.resumed_from,
-        prelude=prelude,
-    )
-    if dialect == NATIVE:
-        hooks.stream = response
-    return AsgiResponse(response)
 
 
 @router.get(
     "/v1/generations/{generation_id}",
-    responses=answers(_STATE) | errors(401, 404, 410, 429, 503),
+    responses=answers(_STATE) | errors(401, 403, 404, 410, 429, 503),
     openapi_extra=VISITED,
 )
 async def generation(request: Request, generation_id: str) -> Response:
     """State, timings so far, attempts, stalls, usage, cost, links, and what was traced beside the events."""
     service = service_of(request)
-    history = await service.desk.history(await visitor_of(request, generation_id), generation_id)
+    caller = await visitor_of(request, generation_id, Right.READ)
+    history = await service.desk.history(caller, generation_id)
     if isinstance(history, Refusal):
         return refusal(history)
     local = service.registry.get(generation_id)
@@ -195,13 +124,14 @@ async def _bill(service: EdgeService, tenant: str, generation_id: str) -> list[S
     "/v1/generations/{generation_id}/result",
     responses=answers(ref("Answer"))
     | answers(ref("Running"), 202)
-    | errors(401, 404, 410, *ENDINGS, schema=ANY_ERROR),
+    | errors(401, 403, 404, 410, *ENDINGS, schema=ANY_ERROR),
     openapi_extra=VISITED,
 )
 async def result(request: Request, generation_id: str) -> Response:
     """The finished answer as the dialect's non-streaming body; 202 while it runs."""
     service = service_of(request)
-    history = await service.desk.history(await visitor_of(request, generation_id), generation_id)
+    caller = await visitor_of(request, generation_id, Right.READ)
+    history = await service.desk.history(caller, generation_id)
     if isinstance(history, Refusal):
         return refusal(history)
     dialect = dialect_of(history.records[0].dialect)
@@ -221,7 +151,7 @@ async def result(request: Request, generation_id: str) -> Response:
 async def cancel(request: Request, generation_id: str) -> Response:
     """End a generation, from any edge; idempotent. Answers the terminal, or 202 when it has not been seen yet."""
     service = service_of(request)
-    caller = await visitor_of(request, generation_id)
+    caller = await visitor_of(request, generation_id, Right.END)
     body = await read_body(request, CANCEL_BYTES_MAX) if _has_body(request) else {}
     seen = await end(service, caller, generation_id, _cancel_of(body, caller))
     if isinstance(seen, Refusal):
@@ -260,7 +190,7 @@ def _cancel_of(body: dict[str, Any], caller: ApiKey) -> CancelRequested:
         raise BadRequest(
             f"mode must be one of {', '.join(_MODES)}, reason of {', '.join(_REASONS)}, source of {', '.join(_SOURCES)}"
         )
-    if mode == "hard" and "operator" not in caller.roles:
+    if mode == "hard" and not may(caller, Right.FORCE):
         raise Forbidden("a hard cancel needs a key with the operator role; soft takes at most 200 ms longer")
     return CancelRequested(mode=mode, reason=reason, source=source, requested_by=caller.id)
 

@@ -9,6 +9,7 @@ from typing import Annotated
 import orjson
 from fastapi import APIRouter, Query, Request, Response
 
+from edge.auth import Right
 from edge.dialects import BadRequest
 from edge.reading.state import listed
 from edge.routes.common import caller_of, service_of
@@ -37,13 +38,13 @@ _LIST: Schema = {
 }
 
 
-@router.get("/v1/generations", responses=answers(_LIST) | errors(400, 401), openapi_extra=SECURED)
+@router.get("/v1/generations", responses=answers(_LIST) | errors(400, 401, 403), openapi_extra=SECURED)
 async def generations(
     request: Request,
     state: Annotated[str, Query(json_schema_extra={"enum": list(_STATES)})] = "running",
 ) -> Response:
     """The caller's tenant's generations in this edge's memory, newest first: running ones, or finalized ones lately."""
-    service, caller = service_of(request), caller_of(request)
+    service, caller = service_of(request), caller_of(request, Right.READ)
     if state not in _STATES:
         raise BadRequest(f"state must be one of {', '.join(_STATES)}")
     found = [

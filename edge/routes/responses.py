@@ -9,7 +9,7 @@ from typing import Annotated
 import orjson
 from fastapi import APIRouter, Query, Request, Response
 
-from edge.admission.seats import Seat
+from edge.auth import Right
 from edge.dialects import dialect_of
 from edge.reading.resume import Refusal
 from edge.routes.common import caller_of, failure, refusal, service_of
@@ -22,7 +22,8 @@ from edge.routes.documented import (
     ref,
     streamed,
 )
-from edge.routes.generations import end, presented, stream
+from edge.routes.generations import end
+from edge.routes.streams import presented, stream_of
 from edge.service import EdgeService
 from schemas.events import CancelRequested
 from schemas.settings import ApiKey
@@ -34,7 +35,7 @@ _YES = ("true", "1")
 
 @router.get(
     "/v1/responses/{response_id}",
-    responses=streamed(ref("Answer")) | NOTHING_FOLLOWS | errors(400, 401, 404, 409, 410, 429, 503),
+    responses=streamed(ref("Answer")) | NOTHING_FOLLOWS | errors(400, 401, 403, 404, 409, 410, 429, 503),
     openapi_extra=SECURED | {"parameters": CURSOR_HEADERS},
 )
 async def retrieve(
@@ -44,32 +45,26 @@ async def retrieve(
     starting_after: str | None = None,
 ) -> Response:
     """The response as far as it is, or (``stream=true``) its events behind ``starting_after``, live or again."""
-    service, caller = service_of(request), caller_of(request)
+    service, caller = service_of(request), caller_of(request, Right.READ)
     generation_id = await generation_of(service, response_id, caller.tenant)
     if generation_id is None:
         return _unknown(response_id)
     if stream_it.lower() not in _YES:
         return await _as_it_is(service, caller, generation_id)
     shown = presented(request, starting_after)
-
-    async def streamed_from(seat: Seat) -> Response:
-        opened = await service.desk.open_stream(caller, generation_id, shown)
-        if isinstance(opened, Refusal):
-            service.metrics.resumes.labels(str(opened.status)).inc()
-            return refusal(opened)
-        return stream(service, request, opened, DIALECT, seat)
-
-    return await service.desk.seats.seated(caller.id, streamed_from)
+    return await service.desk.seats.seated(
+        caller.id, lambda seat: stream_of(request, caller, generation_id, DIALECT, shown, seat)
+    )
 
 
 @router.post(
     "/v1/responses/{response_id}/cancel",
-    responses=answers(ref("Answer")) | errors(401, 404, 410, 429, 503),
+    responses=answers(ref("Answer")) | errors(401, 403, 404, 410, 429, 503),
     openapi_extra=SECURED,
 )
 async def cancel(request: Request, response_id: str) -> Response:
     """End a response, from any edge; idempotent. Answers it as it is then."""
-    service, caller = service_of(request), caller_of(request)
+    service, caller = service_of(request), caller_of(request, Right.END)
     generation_id = await generation_of(service, response_id, caller.tenant)
     if generation_id is None:
         return _unknown(response_id)

@@ -8,6 +8,7 @@ from typing import Any
 import orjson
 from fastapi import APIRouter, Request, Response
 
+from edge.auth import Right
 from edge.dialects import BadRequest
 from edge.reading.resume import Refusal
 from edge.routes.common import caller_of, failure, service_of
@@ -48,12 +49,12 @@ _TOLD: Schema = {
 
 @router.post(
     "/v1/generations/{generation_id}/tools/{tool_call_id}",
-    responses=answers(_TOLD) | answers(_TOLD, 202) | errors(400, 401, 404, 408, 410, 413, 429, 503),
+    responses=answers(_TOLD) | answers(_TOLD, 202) | errors(400, 401, 403, 404, 408, 410, 413, 429, 503),
     openapi_extra=SECURED | _BODY,
 )
 async def report(request: Request, generation_id: str, tool_call_id: str) -> Response:
     """Report a tool call's status, side effect, compensation and approval; 202: the edge that runs it was told."""
-    service, caller = service_of(request), caller_of(request)
+    service, caller = service_of(request), caller_of(request, Right.END)
     said = _said(tool_call_id, await read_body(request, REPORT_BYTES_MAX))
     noted = await service.tools.report(caller, generation_id, said)
     if isinstance(noted, Refusal):

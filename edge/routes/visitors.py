@@ -1,16 +1,16 @@
 """Who may see one generation: the API keys of its tenant, and whoever shows a ticket for it.
 
-A visitor with a ticket acts as the key that asked for it, without its roles: it reads, and ends softly, this generation and
-no other. A header is stronger than a ticket. Before: ``generations`` asks. After: ``edge.tickets``.
+A visitor with a ticket acts as the key that asked for it, without its roles: it reads, and ends softly where that key may,
+this generation and no other. A header is stronger than a ticket. Before: ``generations`` asks. After: ``edge.tickets``.
 """
 
 import orjson
 from fastapi import APIRouter, Request, Response
 
-from edge.auth import Unauthorized
+from edge.auth import Right, Unauthorized, may
 from edge.reading.history import read_history
 from edge.reading.resume import Presented, Refusal, read_cursor
-from edge.routes.common import caller_of, failure, service_of
+from edge.routes.common import allowed, caller_of, failure, service_of
 from edge.routes.documented import SECURED, Schema, answers, errors
 from edge.service import EdgeService
 from edge.tickets import issue, read
@@ -19,7 +19,7 @@ from schemas.ids import is_uuid7
 from schemas.settings import ApiKey
 
 router = APIRouter(default_response_class=Response)
-VISITOR_ROLES = ("caller",)
+VISITOR_ROLES, READER_ROLES = ("caller",), ("analyst",)
 _NOT_GOOD = "this ticket is not valid here"
 _TOO_OLD = "this ticket is too old for a first connect: ask for a new one"
 _TICKET: Schema = {
@@ -32,12 +32,12 @@ _TICKET: Schema = {
 @router.post(
     "/v1/generations/{generation_id}/tickets",
     status_code=201,
-    responses=answers(_TICKET, 201) | errors(401, 404, 410, 503),
+    responses=answers(_TICKET, 201) | errors(401, 403, 404, 410, 503),
     openapi_extra=SECURED,
 )
 async def tickets(request: Request, generation_id: str) -> Response:
     """A short-lived ticket for this generation, used as ``?ticket=`` where no header can be set."""
-    service, caller = service_of(request), caller_of(request)
+    service, caller = service_of(request), caller_of(request, Right.READ)
     opened = await service.desk.open_stream(caller, generation_id, Presented())
     if isinstance(opened, Refusal):
         return failure(opened.code, status=opened.status)
@@ -53,11 +53,11 @@ def ticket_for(service: EdgeService, generation_id: str, key_id: str) -> dict[st
     return {"ticket": text, "expires_in_s": service.settings.resume.ticket_s}
 
 
-async def visitor_of(request: Request, generation_id: str) -> ApiKey:
-    """Who wants to see this generation; raises Unauthorized, LogAway."""
+async def visitor_of(request: Request, generation_id: str, right: Right) -> ApiKey:
+    """Who wants to see this generation, and may do what the route does; raises Unauthorized, Forbidden, LogAway."""
     text = request.query_params.get("ticket")
     if text is None or "authorization" in request.headers or "x-api-key" in request.headers:
-        return caller_of(request)
+        return caller_of(request, right)
     service = service_of(request)
     ticket = read(service.secret_of(generation_id), generation_id, text) if is_uuid7(generation_id) else None
     key = None if ticket is None else service.keys.of_id(ticket.key_id)
@@ -67,7 +67,8 @@ async def visitor_of(request: Request, generation_id: str) -> ApiKey:
     fresh = -service.settings.resume.skew_s <= age_s <= service.settings.resume.ticket_s
     if not fresh and not await _carried(request, service, generation_id):
         raise Unauthorized(_TOO_OLD)
-    return key.model_copy(update={"roles": VISITOR_ROLES})
+    roles = VISITOR_ROLES if may(key, Right.END) else READER_ROLES
+    return allowed(key.model_copy(update={"roles": roles if may(key, Right.READ) else ()}), right)
 
 
 async def _carried(request: Request, service: EdgeService, generation_id: str) -> bool:
