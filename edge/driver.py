@@ -10,7 +10,7 @@ Before: ``race`` (which runs the attempts), ``recorder``. After: ``follow``.
 """
 
 import asyncio
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 import structlog
 
@@ -23,33 +23,27 @@ from edge.attempts.stopping import FOREIGN_TERMINAL
 from edge.clock import Clock
 from edge.dialects import ClientRequest, Dialect
 from edge.driving.ending import head_of, interruption, write_ending
-from edge.driving.successor import wanted
 from edge.driving.timers import Timers
 from edge.driving.watch import Limits
 from edge.generation import Generation
 from edge.policy.changes import Shrunk, shrink
 from edge.policy.moves import Rules
+from edge.policy.routes import Target
+from edge.policy.succession import asked_for
 from edge.provider.health import Health
 from edge.provider.upstream import Upstream
 from edge.recorder import LOG_UNAVAILABLE, Recorder
 from schemas.events import CancelRequested, ClientReader, EndedBy, Kind
 from schemas.lifecycle import Signal, State
-from schemas.settings import Provider, Route, Settings
+from schemas.settings import Settings
 from schemas.usage import tokens_of_bytes
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
-__all__ = ["FOREIGN_TERMINAL", "Driver", "Target"]
+__all__ = ["FOREIGN_TERMINAL", "Driver"]
 
 log = structlog.get_logger()
-
-
-class Target(NamedTuple):
-    """Where an attempt goes."""
-
-    route: Route
-    provider: Provider
 
 
 class Driver:
@@ -132,7 +126,7 @@ class Driver:
         self.timers.start()
         try:
             result = await self.race.run()
-            kind = wanted(self, result)
+            kind = self._what_follows(result)
             self.successor = None if kind is None else await self.begin_successor(self, kind)
             if result.unchecked and not result.written:
                 self._end_as(result, "postprocess_timeout")
@@ -144,6 +138,17 @@ class Driver:
             raise
         finally:
             self.timers.stop()
+
+    def _what_follows(self, result: AttemptResult) -> str | None:
+        """``restart``, ``continue`` or None: what the client asked for where it ended like this.
+
+        Nothing follows by itself a side effect or an approved action, nor what was cancelled or is not in the log.
+        """
+        if not result.committed or self.interrupted is not None or self.cancel is not None:
+            return None
+        if self.recorder.failed or self.race.chain.forbidden:
+            return None
+        return asked_for(result.ending.code, self.wishes.on_stall, self.wishes.on_break)
 
     def _fail(self) -> None:
         """A bug of ours ended the driver: its generation still gets exactly one terminal."""

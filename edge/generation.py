@@ -16,7 +16,6 @@ from schemas.events import LogEvent, MessageStart
 from schemas.lifecycle import STAGES, Signal, State, move
 
 if TYPE_CHECKING:
-    from edge.driving.successor import Follows
     from schemas.payloads import ProviderError
     from schemas.reading import Reading
 
@@ -63,6 +62,14 @@ class Identity(NamedTuple):
     partition: int
     secret: bytes
     start: MessageStart
+
+
+class Follows(NamedTuple):
+    """What a generation goes on from, as its attempt_start says it."""
+
+    previous_request_id: str
+    previous_output_hash: str
+    continuation_point: int | None = None
 
 
 class Generation:

@@ -1,8 +1,8 @@
 """One edge's working parts, and how a generation begins: everything behind the HTTP surface.
 
-``begin`` appends message_start and attempt_start, waits for their acknowledgement, and starts the driver; it is the only
-place where a generation is born. ``enter`` and ``launch`` are its two halves, for ``once`` to decide between them. ``start`` and ``stop`` own the process's resources: a stop on purpose
-lets running generations end for a while, then ends the rest as ``edge_lost`` itself.
+``begin`` appends message_start and attempt_start, waits for their acknowledgement, and starts the driver: only here is a
+generation born. ``enter`` and ``launch`` are its halves, between which ``once`` decides. ``start`` and ``stop`` own the
+process's resources: a stop lets running generations end for a while, then ends the rest as ``edge_lost`` itself.
 
 Before: ``routes``, ``opening``. After: ``driver``.
 """
@@ -17,16 +17,17 @@ from edge.auth import Keys
 from edge.clock import Clock
 from edge.configured import Configured
 from edge.dialects import ClientRequest, Dialect
-from edge.driver import FOREIGN_TERMINAL, Driver, Target
+from edge.driver import FOREIGN_TERMINAL, Driver
 from edge.driving.afterwards import ended_by_log
 from edge.driving.ending import end_unbegun
 from edge.driving.opening import Opening
-from edge.driving.successor import Follows, begin_successor
+from edge.driving.successor import begin_successor
 from edge.driving.tools import Tools
-from edge.generation import Identity
+from edge.generation import Follows, Identity
 from edge.idempotency.once import Once
 from edge.log import EventLog, LogAway
 from edge.metrics import Metrics
+from edge.policy.routes import Target
 from edge.provider.health import Health
 from edge.provider.upstream import Upstream
 from edge.reading.archive import Archive
@@ -180,9 +181,8 @@ class EdgeService:
         driver, opened = entry.driver, False
         try:
             driver.announce_first()
-            opened = await driver.recorder.settled(self.settings.log.start_ack_s)
-            # it slept: by now it may have been taken for dead
-            opened = opened and not entry.generation.on_log
+            acked = await driver.recorder.settled(self.settings.log.start_ack_s)
+            opened = acked and not entry.generation.on_log  # it slept: by now it may have been taken for dead
         finally:
             if not opened:  # the start may be in the log all the same, so it has an end too
                 driver.interrupt(LOG_UNAVAILABLE)

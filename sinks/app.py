@@ -32,8 +32,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from schemas.settings import Settings
-    from sinks.erasure import Erasure
-    from sinks.store import Row, Table
+    from sinks.store import Erasure, Row, Table
 
 STOP_S = 15.0
 """A last insert has this long; what it does not finish is read again after the next start."""

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
     from schemas.settings import ClickHouse
-    from sinks.erasure import Erasure
+    from sinks.store import Erasure
 
 __all__ = ["ClickHouseStore", "RowStore", "SqlStore", "connect"]
 

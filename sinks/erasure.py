@@ -10,11 +10,12 @@ Before: ``loop`` has inserted. After: ``store`` erases, then the loop commits.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from schemas.events import Kind
 from schemas.ids import is_uuid7
 from sinks.rows import DEAD_LETTERS, EVENTS
+from sinks.store import Erasure
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -23,13 +24,6 @@ if TYPE_CHECKING:
 
 _KIND, _TENANT, _ID = (EVENTS.columns.index(name) for name in ("kind", "tenant", "generation_id"))
 _KEY = DEAD_LETTERS.columns.index("key")
-
-
-class Erasure(NamedTuple):
-    """``generations``: (tenant, id) of the forgotten ones; ``suspects``: ids of dead letters that may be of such a one."""
-
-    generations: Sequence[tuple[str, str]] = ()
-    suspects: Sequence[str] = ()
 
 
 def erasure_of(table: Table, rows: Sequence[Row]) -> Erasure | None:

@@ -17,8 +17,8 @@ import structlog
 
 from schemas.errors import Poison, SchemaUnknown
 from sinks.batch import Batch, Full, Limits, RawRecord, token_of
-from sinks.erasure import Erasure, erasure_of
-from sinks.store import Refused, Row, Table, Unavailable
+from sinks.erasure import erasure_of
+from sinks.store import Erasure, Refused, Row, Table, Unavailable
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping, Sequence

@@ -16,7 +16,7 @@ from sinks.store import Refused, Row, Table, Unavailable
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from sinks.erasure import Erasure
+    from sinks.store import Erasure
 
 _KIND, _TENANT, _ID = (EVENTS.columns.index(name) for name in ("kind", "tenant", "generation_id"))
 _KEY = DEAD_LETTERS.columns.index("key")

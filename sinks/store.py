@@ -16,7 +16,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
     from schemas.topics import Topic
-    from sinks.erasure import Erasure
 
 Row = tuple[object, ...]
 """One row, its values in the order of ``Table.columns``."""
@@ -35,6 +34,13 @@ class Table(NamedTuple):
     key: tuple[str, ...]
     version: str | None = None
     binary: frozenset[str] = frozenset()
+
+
+class Erasure(NamedTuple):
+    """``generations``: (tenant, id) of the forgotten ones; ``suspects``: ids of dead letters that may be of such a one."""
+
+    generations: Sequence[tuple[str, str]] = ()
+    suspects: Sequence[str] = ()
 
 
 class Refused(TokentrailError):

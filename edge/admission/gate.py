@@ -16,7 +16,7 @@ from schemas.errors import TokentrailError
 from schemas.settings import ApiKey, Settings
 
 if TYPE_CHECKING:
-    from edge.driver import Target
+    from edge.policy.routes import Target
 
 AGES = 4
 """A quarter of the longest wait makes a call one priority higher: the lowest is as urgent as any at half of it."""

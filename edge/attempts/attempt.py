@@ -27,7 +27,8 @@ from schemas.outcomes import ERRORS
 
 if TYPE_CHECKING:
     from edge.dialects import ClientRequest
-    from edge.driver import Driver, Target
+    from edge.driver import Driver
+    from edge.policy.routes import Target
 
 DRAIN_S = 0.25
 """After the protocol's end mark the body's own end is awaited so long, to use the connection again."""

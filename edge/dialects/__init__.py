@@ -3,13 +3,12 @@
 ``request_of`` (what a client asked for), ``upstream_body`` and ``upstream_headers`` (what the provider is asked for),
 ``new_state``/``capture`` (provider event → records with canonical parts), ``assemble`` (the finished answer as one body).
 Error shapes are in ``schemas.failures``, usage in ``schemas.usage``, finish words in ``schemas.outcomes``. A provider's
-own events are never rendered again: ``raw`` is what the client gets. A new dialect is one more file and one more line
-here: ``docs/dialects.md`` is the recipe.
+own events are never rendered again: ``raw`` is what the client gets. A new dialect is one more file and one more line in
+``spoken``: ``docs/dialects.md`` is the recipe.
 
 Before: ``sse``. After: ``capture``.
 """
 
-import functools
 from collections.abc import Iterable, Mapping
 from types import MappingProxyType
 from typing import Any, NamedTuple, Protocol
@@ -129,17 +128,3 @@ def passed_on(headers: Mapping[str, str], names: Iterable[str]) -> dict[str, str
 def bearer(api_key: str | None) -> dict[str, str]:
     """A provider's key as most of them want it."""
     return {} if api_key is None else {"authorization": f"Bearer {api_key}"}
-
-
-def dialect_of(name: str) -> Dialect:
-    """The dialect of a name; KeyError for one that is not spoken here."""
-    return _spoken()[name]
-
-
-@functools.cache
-def _spoken() -> dict[str, Dialect]:
-    from edge.dialects.anthropic_messages import AnthropicMessages
-    from edge.dialects.openai_chat import OpenAiChat
-    from edge.dialects.openai_responses import OpenAiResponses
-
-    return {dialect.name: dialect for dialect in (OpenAiChat(), OpenAiResponses(), AnthropicMessages())}

@@ -9,10 +9,9 @@ from collections.abc import Callable, Mapping
 
 from edge.clock import Clock
 from edge.dialects import BadRequest, ClientRequest
-from edge.driver import Target
 from edge.driving.wishes import wishes_of
 from edge.generation import Generation, Identity
-from edge.policy.routes import in_order
+from edge.policy.routes import Target, in_order
 from schemas.events import MessageStart, RuntimeSnapshot
 from schemas.ids import uuid7
 from schemas.partition import partition_of

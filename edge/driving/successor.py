@@ -3,64 +3,31 @@
 ``restart`` asks the same again; ``continue`` shows the model what it said and asks for the rest, so no text comes twice
 (what the model itself repeats is the model's own, and is not edited). The new one is in the log before the old one's
 terminal names it (``successor``), so whoever reads that name finds it. It has the old one's request id, key and reader
-policy, what is left of its deadline, and no follower of its own: one is enough to tell. Before: ``race``. After:
-``service`` begins it, ``ending`` names it.
+policy, what is left of its deadline, and no follower of its own: one is enough to tell. Before:
+``policy.succession`` says which. After: ``service`` begins it, ``ending`` names it.
 """
 
 import asyncio
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 import structlog
 
 from edge.dialects import BadRequest, ClientRequest
 from edge.driving.wishes import CONTINUE
 from edge.follow import Hole, LogSilent, OffsetGone
+from edge.generation import Follows
 from edge.policy.changes import go_on
 from schemas.errors import TokentrailError
 from schemas.events import LogEvent, PartType
 
 if TYPE_CHECKING:
-    from edge.attempts.attempt_result import AttemptResult
     from edge.driver import Driver
     from edge.service import EdgeService
     from schemas.settings import ApiKey
 
 log = structlog.get_logger()
-STALLS = frozenset({"stall_timeout", "decode_timeout"})
-BREAKS = frozenset(
-    {
-        "incomplete_upstream",
-        "upstream_error",
-        "upstream_protocol",
-        "upstream_timeout",
-        "overloaded",
-        "rate_limited",
-        "kv_oom",
-    }
-)
 _KEPT = ("x-client-id", "x-priority", "x-risk-tier", "x-prompt-version", "traceparent")
-
-
-class Follows(NamedTuple):
-    """What a generation goes on from, as its attempt_start says it."""
-
-    previous_request_id: str
-    previous_output_hash: str
-    continuation_point: int | None = None
-
-
-def wanted(driver: "Driver", result: "AttemptResult") -> str | None:
-    """``restart``, ``continue`` or None: what the client asked for where it ended like this.
-
-    Nothing follows by itself a side effect or an approved action, nor what was cancelled or is not in the log.
-    """
-    code, wishes = result.ending.code, driver.wishes
-    if not result.committed or driver.interrupted is not None or driver.cancel is not None:
-        return None
-    if driver.recorder.failed or driver.race.chain.forbidden:
-        return None
-    return wishes.on_stall if code in STALLS else wishes.on_break if code in BREAKS else None
 
 
 async def begin_successor(

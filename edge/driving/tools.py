@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import structlog
 
 from edge.log import LogAway
-from edge.reading.resume import Refusal
+from edge.reading.presented import Refusal
 from schemas.events import Kind, LogEvent, PartType, ToolStatus
 from schemas.lifecycle import State
 from schemas.partition import partition_of

@@ -6,8 +6,16 @@ where all of its rank before it failed. Before: ``settings``. After: ``opening``
 """
 
 from collections.abc import Callable, Sequence
+from typing import NamedTuple
 
-from schemas.settings import Route
+from schemas.settings import Provider, Route
+
+
+class Target(NamedTuple):
+    """Where an attempt goes."""
+
+    route: Route
+    provider: Provider
 
 
 def in_order(routes: Sequence[Route], chance: Callable[[], float]) -> list[Route]:

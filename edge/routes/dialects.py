@@ -16,8 +16,9 @@ from edge.admission.seats import Seat
 from edge.asgi.direct import AsgiResponse
 from edge.asgi.emit import EventStream, Hooks
 from edge.auth import Right
-from edge.dialects import BadRequest, ClientRequest, Dialect, dialect_of
+from edge.dialects import BadRequest, ClientRequest, Dialect
 from edge.dialects.reading import TOO_DEEP, too_deep
+from edge.dialects.spoken import dialect_of
 from edge.generation import Generation
 from edge.idempotency.claims import Claim
 from edge.idempotency.once import asked_of

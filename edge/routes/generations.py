@@ -13,7 +13,8 @@ import structlog
 from fastapi import APIRouter, Request, Response
 
 from edge.auth import Right, may
-from edge.dialects import BadRequest, dialect_of
+from edge.dialects import BadRequest
+from edge.dialects.spoken import dialect_of
 from edge.follow import Hole, LogSilent, OffsetGone
 from edge.reading.archive import ArchiveAway, Sum
 from edge.reading.frames import NATIVE

@@ -10,7 +10,7 @@ import orjson
 from fastapi import APIRouter, Query, Request, Response
 
 from edge.auth import Right
-from edge.dialects import dialect_of
+from edge.dialects.spoken import dialect_of
 from edge.reading.resume import Refusal
 from edge.routes.common import caller_of, failure, refusal, service_of
 from edge.routes.documented import (

@@ -7,7 +7,7 @@ refused when the configuration is read, as ``given`` says of a gateway without i
 import pytest
 from pydantic import ValidationError
 
-from edge.dialects import dialect_of
+from edge.dialects.spoken import dialect_of
 from schemas.settings import Settings
 
 from . import form_upstream, player_http2

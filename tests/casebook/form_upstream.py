@@ -4,7 +4,7 @@ Every key of ``expect`` has a check of its own in ``upstream_checks``; a key wit
 must hold of every generation (``upstream_ends.invariants``) is checked for each vector.
 """
 
-from edge.dialects import dialect_of
+from edge.dialects.spoken import dialect_of
 
 from . import player_http2
 from .observed import play

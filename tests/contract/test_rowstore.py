@@ -9,9 +9,8 @@ import pytest
 from schemas.kinds import Kind
 from sinks import derived, rows
 from sinks.clickhouse import ClickHouseStore
-from sinks.erasure import Erasure
 from sinks.memory import MemoryStore
-from sinks.store import Refused, SqlError, Unavailable
+from sinks.store import Erasure, Refused, SqlError, Unavailable
 from tests.support.records import Raw, attempt, delta, event, generation, generation_id, ledger
 from tests.support.warehouse import empty_database, fresh_database
 

@@ -3,7 +3,7 @@
 import asyncio
 
 from edge.clock import system_clock
-from edge.dialects import dialect_of
+from edge.dialects.spoken import dialect_of
 from edge.idempotency.claims import Claim
 from edge.idempotency.once import asked_of
 from edge.log.memory import MemoryLog

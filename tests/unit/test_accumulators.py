@@ -13,7 +13,7 @@ from openai.types.chat import ChatCompletionChunk
 from openai.types.responses import ResponseStreamEvent
 from pydantic import TypeAdapter
 
-from edge.dialects import dialect_of
+from edge.dialects.spoken import dialect_of
 from edge.sse import SseEvent
 from tests.support.answers import ANSWERS, PATHS, events_of
 from tests.support.events import log_event, proper_end

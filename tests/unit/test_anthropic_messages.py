@@ -9,9 +9,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from edge.app import build_app
-from edge.dialects import BadRequest, dialect_of
+from edge.dialects import BadRequest
 from edge.dialects.anthropic_messages import API_VERSION
 from edge.dialects.reading import FACT_CHARS_MAX
+from edge.dialects.spoken import dialect_of
 from edge.sse import SseEvent
 from schemas.events import Kind, PartType
 from tests.support.asgi import post

@@ -4,8 +4,8 @@ import json
 
 import pytest
 
-from edge.dialects import dialect_of
 from edge.dialects.provider_errors import ERROR_RAW_MAX
+from edge.dialects.spoken import dialect_of
 from edge.driving.ending import Ending, head_of
 from schemas.events import ProviderError
 from schemas.outcomes import ERRORS

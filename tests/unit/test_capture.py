@@ -3,7 +3,7 @@
 import pytest
 
 from edge.capture import AttemptCapture
-from edge.dialects import dialect_of
+from edge.dialects.spoken import dialect_of
 from schemas.events import EndedBy, Kind
 
 CHAT = dialect_of("openai.chat")

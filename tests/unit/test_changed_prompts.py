@@ -2,7 +2,7 @@
 
 import pytest
 
-from edge.dialects import dialect_of
+from edge.dialects.spoken import dialect_of
 from edge.policy.changes import go_on, repair, shrink
 from schemas.digest import ContentDigest
 from schemas.events import Canonical, Kind, Outcome, PartType

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from edge.dialects import dialect_of
+from edge.dialects.spoken import dialect_of
 from edge.sse import SseEvent
 from tests.support.answers import ANSWERS, PATHS, events_of
 from tests.support.events import log_event, proper_end

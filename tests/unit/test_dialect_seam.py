@@ -5,9 +5,10 @@ import json
 import pytest
 
 from edge.capture import AttemptCapture
-from edge.dialects import Captured, Dialect, bearer, dialect_of
+from edge.dialects import Captured, Dialect, bearer
 from edge.dialects.json_events import JsonEvents, kind_of, tokens_of
 from edge.dialects.openai_chat import OpenAiChat
+from edge.dialects.spoken import dialect_of
 from edge.reading.frames import Frames
 from edge.sse import SseEvent, encode_frame
 from schemas.events import Canonical, ChoiceFinish, Kind, PartType

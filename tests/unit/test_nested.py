@@ -5,10 +5,10 @@ import json
 import orjson
 import pytest
 
-from edge.dialects import dialect_of
 from edge.dialects.partial_json import load_partial
 from edge.dialects.provider_errors import failure_of_body
 from edge.dialects.reading import NESTED_MAX, NotJson, load, too_deep
+from edge.dialects.spoken import dialect_of
 from edge.sse import SseEvent
 
 CHAT = dialect_of("openai.chat")

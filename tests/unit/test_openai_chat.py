@@ -4,8 +4,9 @@ import json
 
 import pytest
 
-from edge.dialects import BadRequest, dialect_of
+from edge.dialects import BadRequest
 from edge.dialects.reading import FACT_CHARS_MAX, REPORTS_MAX, keep_report
+from edge.dialects.spoken import dialect_of
 from edge.sse import SseEvent
 from schemas.events import Kind, PartType
 from tests.support.events import log_event, proper_end

@@ -7,8 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from edge.capture import AttemptCapture
-from edge.dialects import dialect_of
 from edge.dialects.reading import FACT_CHARS_MAX, NotJson, load
+from edge.dialects.spoken import dialect_of
 from edge.sse import SseEvent
 from tests.support.events import log_event, proper_end
 from tests.support.records import CODEC

@@ -7,8 +7,9 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from edge.dialects import BadRequest, dialect_of
+from edge.dialects import BadRequest
 from edge.dialects.reading import FACT_CHARS_MAX
+from edge.dialects.spoken import dialect_of
 from edge.sse import SseEvent
 from schemas.events import Kind, MessageEnd, PartType
 from tests.support.events import error_end, log_event, proper_end

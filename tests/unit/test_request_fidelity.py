@@ -10,7 +10,7 @@ import pytest
 
 from edge.app import build_app
 from edge.clock import system_clock
-from edge.dialects import dialect_of
+from edge.dialects.spoken import dialect_of
 from edge.provider.upstream import Upstream
 from schemas.failures import DIALECTS
 from schemas.settings import ApiKey, Provider, Route

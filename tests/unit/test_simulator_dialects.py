@@ -7,7 +7,7 @@ import openai
 import pytest
 
 from compose.embedded.simulator import Simulator
-from edge.dialects import dialect_of
+from edge.dialects.spoken import dialect_of
 from edge.sse import SseDecoder
 from tests.support.events import log_event, proper_end
 

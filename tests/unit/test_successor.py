@@ -5,7 +5,7 @@ import asyncio
 import orjson
 import pytest
 
-from edge.dialects import dialect_of
+from edge.dialects.spoken import dialect_of
 from edge.reading.result import body_of
 from schemas.events import Kind
 from tests.support.upstream import CUT, DONE, HANG, Script, chunk, finish

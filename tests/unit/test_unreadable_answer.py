@@ -5,7 +5,7 @@ import json
 import pytest
 
 from edge.asgi.emit import Hooks
-from edge.dialects import dialect_of
+from edge.dialects.spoken import dialect_of
 from edge.follow import Erased, Hole, LogSilent, OffsetGone
 from edge.reading.result import WholeAnswer, first_answer
 from tests.support.asgi import Connection
