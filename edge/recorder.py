@@ -129,6 +129,7 @@ class Recorder:
     async def settled(self, timeout_s: float) -> bool:
         """Wait until everything appended so far has settled; whether all of it was acknowledged in time."""
         if self._sent_us and not self.failed:
+            self.hurry()
             settled = asyncio.get_running_loop().create_future()
             self._settled.append(settled)
             try:
@@ -137,6 +138,10 @@ class Recorder:
             except TimeoutError:
                 return False
         return not self.failed
+
+    def hurry(self) -> None:
+        """Somebody waits for what was appended so far: it is not kept back to share a request with others."""
+        self._log.hurry(self._partition)
 
     async def below(self, limit_bytes: int) -> None:
         """Wait until fewer bytes are unacknowledged (or the log failed)."""

@@ -246,6 +246,7 @@ class Attempt:
         for captured, at_us, paused_us in self.held.taken():
             self._publish(captured, at_us, paused_us)
         recorder.sent_late(unacked)
+        recorder.hurry()
 
     def _publish(self, captured: Captured, at_us: int, paused_us: int) -> None:
         recorder = self.driver.recorder

@@ -93,6 +93,12 @@ class EventLog(Protocol):
         record takes with it what waits behind it under its key; a callback that several of them share is called once.
         """
 
+    def hurry(self, partition: int) -> None:
+        """What was appended to the partition so far leaves as soon as its turn comes: somebody waits for it.
+
+        Nothing else changes: order and acknowledgements are those of ``append``.
+        """
+
     def reader(self, partition: int, key: bytes, offset: int, *, every: bool = False) -> Reader:
         """Read the key's records from an offset on: replay, then tail."""
 

@@ -127,6 +127,10 @@ class KafkaLog:
         """See EventLog."""
         self._lanes.append(partition, key, values, on_ack, on_fail)
 
+    def hurry(self, partition: int) -> None:
+        """See EventLog."""
+        self._lanes.hurry(partition)
+
     def reader(self, partition: int, key: bytes, offset: int, *, every: bool = False) -> Reader:
         """See EventLog."""
         return self._fetcher.reader(partition, key, offset, every=every)

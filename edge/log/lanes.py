@@ -1,7 +1,8 @@
 """The publisher: one lane per partition, one batch of a lane in flight, the rest gathers behind it.
 
 Batching is what makes a durable chunk cheap: a produce request costs far more than a record. Nothing waits for a timer
-while the lane is idle; under load whatever came while a batch was in flight travels together. The order of a lane is
+while the process is idle; under load whatever came while a batch was in flight, or since the last tick, travels together.
+What somebody waits for (an opening, a first content, an end) waits for no tick: ``hurry``. The order of a lane is
 the order of ``append``; a record is handed to the producer once and never again by us.
 
 A batch that fails poisons its producer (idempotence has lost its sequence): the lane goes on with a fresh producer, and
@@ -53,7 +54,9 @@ class Lanes:
         self._gather_s = gather_s
         self._queues: dict[int, deque[Item]] = {}
         self._tasks: dict[int, asyncio.Task[None]] = {}
+        self._hurried: set[int] = set()
         self._next_tick: asyncio.Future[None] | None = None
+        self._strikes: asyncio.TimerHandle | None = None
         self._left_s = float("-inf")
         self._idle = asyncio.Event()
         self._idle.set()
@@ -72,26 +75,38 @@ class Lanes:
             self._idle.clear()
             self._tasks[partition] = asyncio.get_running_loop().create_task(self._run(partition, queue))
 
-    async def _tick(self) -> None:
-        """Leave at once after a quiet while, else at the process's next tick.
+    def hurry(self, partition: int) -> None:
+        """See EventLog.hurry. The lanes that wait for the tick leave with it: together they are one produce request."""
+        if self._queues.get(partition):
+            self._hurried.add(partition)
+            self._strike()
+
+    async def _tick(self, partition: int) -> None:
+        """Leave at once after a quiet while or in a hurry, else at the process's next tick.
 
         Lanes that leave together share one produce request of the producer.
         """
+        loop = asyncio.get_running_loop()
+        if partition in self._hurried:
+            self._left_s = loop.time()
+            return
         if self._next_tick is None:
-            loop = asyncio.get_running_loop()
             now_s = loop.time()
             if now_s - self._left_s > QUIET_TICKS * self._gather_s:
                 self._left_s = now_s
                 return
             self._next_tick = loop.create_future()
-            loop.call_later(self._gather_s, self._strike)
+            self._strikes = loop.call_later(self._gather_s, self._strike)
         await asyncio.shield(self._next_tick)
 
     def _strike(self) -> None:
-        self._left_s = asyncio.get_running_loop().time()
         tick, self._next_tick = self._next_tick, None
-        if tick is not None:
-            tick.set_result(None)
+        strikes, self._strikes = self._strikes, None
+        if tick is None or strikes is None:
+            return
+        strikes.cancel()  # it may be struck early
+        self._left_s = asyncio.get_running_loop().time()
+        tick.set_result(None)
 
     async def drain(self) -> None:
         """Wait until every queued record has settled."""
@@ -108,7 +123,8 @@ class Lanes:
         try:
             while queue:
                 if self._gather_s:
-                    await self._tick()
+                    await self._tick(partition)
+                self._hurried.discard(partition)
                 batch = _take(queue)
                 try:
                     base = await self._send(partition, batch)

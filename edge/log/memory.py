@@ -93,6 +93,9 @@ class MemoryLog:
             self._failing[key] = failure[0]
             self._tell(lambda: on_fail(self._failing.pop(key)))
 
+    def hurry(self, partition: int) -> None:
+        """See EventLog. Nothing waits here."""
+
     def _tell(self, said: Callable[[], None]) -> None:
         """Outcomes are told in the order of append, from the loop."""
         if self._held is not None:

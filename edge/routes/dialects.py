@@ -52,6 +52,8 @@ from edge.service import EdgeService
 from schemas.settings import ApiKey
 
 router = APIRouter(default_response_class=Response)
+CALL_TURNS = 3
+"""Turns of the loop until a provider's request is on its socket: the driver begins, its attempt does, the body is written."""
 
 
 _MESSAGES: Schema = {"type": "array", "minItems": 1, "items": {"type": "object"}}
@@ -132,6 +134,10 @@ async def _begun(request: Request, caller: ApiKey, dialect: Dialect, seat: Seat)
         if isinstance(found, Claim):
             return await _again(request, caller, dialect, asked, found.generation_id, seat, later=later)
         entry = found
+    for _ in range(
+        CALL_TURNS
+    ):  # what its reader needs is made ready while the provider has its request already
+        await asyncio.sleep(0)
     generation = entry.generation
     identity = generation.identity
     if later:

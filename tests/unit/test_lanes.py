@@ -131,6 +131,69 @@ async def test_a_callback_may_append():
     assert ends.names == ["end"]
 
 
+NEVER_S = 3600.0
+
+
+async def test_what_is_waited_for_leaves_without_the_tick_and_takes_the_others_along():
+    """Under load a record waits for the tick; one in a hurry does not, and whatever waited leaves with it."""
+    broker, acks = Broker(), Acks()
+    lanes = Lanes(broker.send, gather_s=NEVER_S)
+    acks.append(lanes, 0, b"a", [b"first"], "first")
+    await until(lambda: acks.acked)
+    acks.append(lanes, 0, b"a", [b"waits"], "waits")
+    acks.append(lanes, 1, b"b", [b"waits too"], "waits too")
+    for _ in range(5):
+        await asyncio.sleep(0)
+    assert broker.batches == [[b"first"]]
+    acks.append(lanes, 0, b"a", [b"in a hurry"], "in a hurry")
+    lanes.hurry(0)
+    await lanes.drain()
+    assert sorted(broker.batches) == [[b"first"], [b"waits", b"in a hurry"], [b"waits too"]]
+
+
+async def test_a_hurry_overtakes_nothing_and_lasts_for_what_was_there():
+    """Behind a batch in flight it waits for that one's outcome; what is appended after it left waits for the tick again."""
+    broker, acks = Broker(), Acks()
+    lanes = Lanes(broker.send, gather_s=NEVER_S)
+    broker.gate.clear()
+    acks.append(lanes, 0, b"a", [b"first"], "first")
+    await until(lambda: broker.in_flight[0])
+    acks.append(lanes, 0, b"a", [b"in a hurry"], "in a hurry")
+    lanes.hurry(0)
+    lanes.hurry(1)
+    await asyncio.sleep(0)
+    assert broker.in_flight_max == 1
+    broker.gate.set()
+    await until(lambda: len(acks.acked) == 2)
+    for partition in (0, 1):
+        acks.append(lanes, partition, b"a", [b"later"], "later")
+    for _ in range(5):
+        await asyncio.sleep(0)
+    assert broker.batches == [[b"first"], [b"in a hurry"]]
+    lanes.hurry(1)
+    await lanes.drain()
+    assert broker.batches[2:] == [[b"later"], [b"later"]]
+
+
+async def test_two_ticks_never_run_at_once():
+    """A tick that was struck early is over: its timer does not cut the next one short."""
+    broker, acks = Broker(), Acks()
+    lanes, loop = Lanes(broker.send, gather_s=NEVER_S), asyncio.get_running_loop()
+    timers = []
+    call_later = loop.call_later
+    loop.call_later = lambda *args: timers.append(call_later(*args)) or timers[-1]
+    try:
+        for name in ("first", "second", "third"):
+            acks.append(lanes, 0, b"a", [name.encode()], name)
+            for _ in range(3):
+                await asyncio.sleep(0)
+            lanes.hurry(0)
+            await lanes.drain()
+    finally:
+        del loop.call_later
+    assert [timer.cancelled() for timer in timers] == [True, True]
+
+
 @given(
     st.lists(st.tuples(st.integers(0, 1), st.sampled_from([b"a", b"b"]), st.integers(1, 3)), max_size=30),
     st.lists(st.booleans(), max_size=12),
