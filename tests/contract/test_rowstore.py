@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import time
+from contextlib import contextmanager
+from datetime import UTC, datetime, timedelta, timezone
 
 import pytest
 
+from schemas.events import Usage, UsageSource
 from schemas.kinds import Kind
 from sinks import derived, rows
 from sinks.clickhouse import ClickHouseStore
@@ -38,6 +41,16 @@ def real_store(clickhouse):
 
 def event_row(seq, text="x", offset=None, partition=0, gid=GID):
     return rows.event_row(delta(gid, seq, text), partition, seq if offset is None else offset)
+
+
+@contextmanager
+def host_in(zone):
+    """The C library's zone, for as long as the block runs."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("TZ", zone)
+        time.tzset()
+        yield
+    time.tzset()
 
 
 def samples():
@@ -189,3 +202,34 @@ def test_erasing_takes_the_text_and_leaves_the_mark(store):
     store.insert(rows.DEAD_LETTERS, letters, "c")
     store.erase(Erasure(suspects=[GID, other]))
     assert [row[7] for row in store.final(rows.DEAD_LETTERS)] == [other.encode()]
+
+
+def test_an_instant_is_the_same_on_a_host_in_any_zone(real_store):
+    """Written in Shanghai, an instant in an hour that comes twice somewhere is found by it, in whatever zone it is asked."""
+    at = datetime(2025, 10, 26, 0, 30, 0, 589_000, tzinfo=UTC)  # the second 2:30 in Budapest is an hour later
+    wall_us = (at - datetime(1970, 1, 1, tzinfo=UTC)) // timedelta(microseconds=1)
+    with host_in("Asia/Shanghai"):
+        row = derived.attempt_row(attempt(generation_id(1, wall_us), started_us=wall_us), 0, 0)
+        real_store.insert(derived.ATTEMPTS, [row], "t")
+        for asked in (at, at.astimezone(timezone(timedelta(hours=8)))):
+            (found,) = real_store.query(
+                "SELECT started FROM attempts FINAL WHERE started = {at:DateTime64(6, 'UTC')}", {"at": asked}
+            )
+            assert found["started"] == at
+
+
+def test_one_batch_four_times_and_again_in_another(real_store):
+    """Ten rows whose answer was lost three times, then eight of them with five new ones: 15 rows and 150 tokens, merged or not."""
+    usage = Usage(output=10, source=UsageSource.REPORTED)
+    block = [
+        derived.generation_row(generation(generation_id(n, NOW_US), usage=usage), 0, n) for n in range(15)
+    ]
+    counted = "SELECT count() AS rows, sum(usage_output) AS tokens FROM generations_final"
+    daily = "SELECT sum(generations) AS rows, sum(output_tokens) AS tokens FROM latency_by_model"
+    for _ in range(4):
+        real_store.insert(derived.GENERATIONS, block[:10], "first")
+        assert real_store.query(counted) == [{"rows": 10, "tokens": 100}]
+    real_store.insert(derived.GENERATIONS, block[2:], "second")
+    for _ in range(2):
+        assert real_store.query(counted) == real_store.query(daily) == [{"rows": 15, "tokens": 150}]
+        real_store.merge(derived.GENERATIONS)
