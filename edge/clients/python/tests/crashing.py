@@ -12,10 +12,12 @@ import os
 import random
 import signal
 import sys
+import threading
 from pathlib import Path
 
+import anyio
 from scripted import GENERATION, HEADERS, Reply, Server, answer, chat, delta, done, native
-from tokentrail_client import Client, Store, Text, Times, http_client
+from tokentrail_client import AsyncClient, Client, Store, Text, Times, http_client
 
 EVENTS = 1000
 TIMES = Times(backoff_s=0.0001, backoff_max_s=0.0001)
@@ -58,7 +60,19 @@ def die_after(calls):
             os.kill(os.getpid(), signal.SIGKILL)
 
     gc.disable()  # Python 3.11's collector crashes on frames that a profiler looks at
+    threading.setprofile(counted)  # of the thread that writes beside an event loop, too
     sys.setprofile(counted)
+
+
+async def on_a_loop(store, out, after, calls):
+    """Read on an event loop, whose store is written by a thread."""
+    async with AsyncClient(
+        "http://edge.test", "k", store=Store(store), times=TIMES, transport=Log()
+    ) as client:
+        die_after(calls)
+        async for item in client.stream("/chat/completions", {"model": "m"}, session="one", after=after):
+            text = item.text if isinstance(item, Text) else "end"
+            os.write(out, f"{item.cursor}\t{text}\n".encode())
 
 
 def main(store, output, kind, calls):
@@ -72,6 +86,8 @@ def main(store, output, kind, calls):
             for item in client.stream("/chat/completions", {"model": "m"}, session="one", after=after):
                 text = item.text if isinstance(item, Text) else "end"
                 os.write(out, f"{item.cursor}\t{text}\n".encode())
+    elif kind == "async":
+        anyio.run(on_a_loop, store, out, after, int(calls))
     else:
         client = http_client(store=Store(store), times=TIMES, transport=Log())
         die_after(int(calls))

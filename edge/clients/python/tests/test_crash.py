@@ -43,9 +43,10 @@ class Process:
         return done.returncode != 0
 
 
-def test_an_iterator_that_is_killed_repeats_and_loses_nothing(tmp_path):
+@pytest.mark.parametrize("kind", ["iterator", "async"])
+def test_an_iterator_that_is_killed_repeats_and_loses_nothing(tmp_path, kind):
     """Killed at random points and opened again by its name: the output of all its lives together is the stream, once."""
-    process, random_, kills = Process(tmp_path, "iterator"), random.Random(11), 0
+    process, random_, kills = Process(tmp_path, kind), random.Random(11), 0
     while process.run(random_.randint(1, CALLS_MAX)):
         kills += 1
         assert kills < 100

@@ -48,14 +48,14 @@ def test_under_an_sdk_a_store_that_fails_is_a_connection_error(blocking, tmp_pat
     """The SDK is told in its own words; its generation runs on, although closing would cancel it."""
     with Store(tmp_path / "s.db") as store:
         server = Server(Reply((CHAT[0], *CHAT[1:])))
-        keep, store.keep = store.keep, None
+        write = store.write
 
-        def failing(*args, **named):
-            if named.get("frames"):
+        def failing(kept):
+            if any(one.frames for one in kept):
                 raise StoreError("the sessions' store: database is locked")
-            keep(*args, **named)
+            write(kept)
 
-        store.keep = failing
+        store.write = failing
         with pytest.raises(server.flavour.http.RemoteProtocolError, match=r"store_failed.*locked"):
             play(server, blocking=blocking, store=store)
         (session,) = store.sessions()

@@ -22,8 +22,9 @@ from tokentrail_client.effects import (
     Tell,
     Wait,
 )
+from tokentrail_client.off_loop import OffLoop
 from tokentrail_client.shell import TOLD_BYTES_MAX, Base, Body, Up
-from tokentrail_client.store import Store, StoreError
+from tokentrail_client.store import StoreError
 from tokentrail_client.vendor import Flavour
 
 LEAVING_S = 5.0
@@ -38,10 +39,11 @@ class AsyncShell(Base):
         course: Course,
         flavour: Flavour,
         send: Callable[[Any], Awaitable[Any]],
-        store: Store | None,
+        store: OffLoop | None,
         **more: Any,
     ) -> None:
-        super().__init__(course, flavour, store, **more)
+        super().__init__(course, flavour, **more)
+        self._store = store
         self._send = send
         self._chunks: AsyncIterator[bytes] | None = None
 
@@ -71,14 +73,18 @@ class AsyncShell(Base):
         with anyio.move_on_after(
             LEAVING_S, shield=True
         ):  # a cancelled task leaves its connection all the same
-            request = None
+            ended = request = None
             try:
-                request = self._finish()
+                ended, request = self._finish()
             finally:
                 await self._leave()
+            waiting = self._store.give(ended) if ended is not None and self._store is not None else None
             if request is not None:
                 with suppress(*self._flavour.lost):  # as above
                     await (await self._send(request)).aclose()
+            if waiting is not None and self._store is not None:
+                with suppress(StoreError):  # as above
+                    await self._store.stored(waiting)
 
     async def _do(self, effect: Ask | Tell | Read | ReadAll | Wait | Keep | Repair) -> Any:
         match effect:
@@ -92,10 +98,11 @@ class AsyncShell(Base):
                 return await self._read_all(effect)
             case Wait(seconds):
                 await anyio.sleep(seconds)
-            case Keep():
-                self._keep(effect)
-            case Repair():
-                self._repair(effect)
+            case Keep() if self._store is not None:
+                await self._store.keep(self._kept(effect))
+            case Repair(seq, event, data) if self._store is not None:
+                name = self.course.call.session
+                await self._store.run(lambda store: store.repair(name, seq, event, data))
         return None
 
     async def _ask(self, ask: Ask) -> Head | Lost:

@@ -1,7 +1,4 @@
-"""What an application builds: HTTP clients for the SDKs, and our own clients for plain iterators.
-
-Before: ``sessions``. This is the last file.
-"""
+"""Our own clients: what an application builds for plain iterators. Before: ``sessions``. This is the last file."""
 
 import json
 import random
@@ -20,11 +17,12 @@ from tokentrail_client.effects import Ask
 from tokentrail_client.endings import NATIVE, PATHS
 from tokentrail_client.frames import Frame
 from tokentrail_client.keys import HEADER
+from tokentrail_client.off_loop import OffLoop
 from tokentrail_client.sessions import AsyncSession, Session
 from tokentrail_client.shell import Shell
 from tokentrail_client.states import OnState
 from tokentrail_client.store import Store
-from tokentrail_client.transport import AsyncTransport, Transport, root_of
+from tokentrail_client.transport import root_of
 from tokentrail_client.vendor import Flavour, Name
 
 _BEGIN = (
@@ -32,70 +30,6 @@ _BEGIN = (
     ("prefer", "respond-async"),
     ("x-tokentrail-on-disconnect", "grace"),
 )
-
-
-def http_client(
-    *,
-    store: Store | None = None,
-    edges: Sequence[str] = (),
-    times: Times | None = None,
-    on_state: OnState | None = None,
-    cancel_on_close: bool = True,
-    transport: Any = None,
-    library: Name | None = None,
-    **options: Any,
-) -> Any:
-    """An HTTP client for ``OpenAI(http_client=…)`` or ``Anthropic(http_client=…)``.
-
-    Args:
-        store: where positions are kept; nowhere by default.
-        edges: addresses of more edges, asked in turn after a cut.
-        times: the time-outs.
-        on_state: told every move, for a "resuming…" hint.
-        cancel_on_close: whether closing a stream before its end cancels its generation.
-        transport: what really sends, where the library's own transport is not enough (proxies, certificates).
-        library: ``httpx`` for SDKs of before ``httpx2``.
-        options: of the library's ``Client``.
-
-    """
-    flavour = Flavour(library)
-    ours = Transport(
-        transport,
-        store=store,
-        edges=edges,
-        times=times,
-        on_state=on_state,
-        cancel_on_close=cancel_on_close,
-        flavour=flavour,
-    )
-    return flavour.http.Client(transport=ours, **{**flavour.defaults((times or Times()).read_s), **options})
-
-
-def async_http_client(
-    *,
-    store: Store | None = None,
-    edges: Sequence[str] = (),
-    times: Times | None = None,
-    on_state: OnState | None = None,
-    cancel_on_close: bool = True,
-    transport: Any = None,
-    library: Name | None = None,
-    **options: Any,
-) -> Any:
-    """An HTTP client for ``AsyncOpenAI(http_client=…)`` or ``AsyncAnthropic(http_client=…)``; see http_client."""
-    flavour = Flavour(library)
-    ours = AsyncTransport(
-        transport,
-        store=store,
-        edges=edges,
-        times=times,
-        on_state=on_state,
-        cancel_on_close=cancel_on_close,
-        flavour=flavour,
-    )
-    return flavour.http.AsyncClient(
-        transport=ours, **{**flavour.defaults((times or Times()).read_s), **options}
-    )
 
 
 class _Client:
@@ -138,15 +72,14 @@ class _Client:
         self._flavour = Flavour(library)
         self._inner = self._flavour.transport(blocking=self._blocking) if transport is None else transport
 
-    def _begun(
+    def _call(
         self, path: str, body: Mapping[str, Any], session: str | None, headers: Mapping[str, str]
-    ) -> tuple[Course, list[Frame]]:
-        """The course of a call, or of what is left of it where the store knows its session; and its journal."""
+    ) -> Call:
         if path not in PATHS:
             raise ValueError(f"path is one of {', '.join(PATHS)}")
         name = session or str(uuid.uuid4())
         given = tuple((key.lower(), value) for key, value in headers.items())
-        call = Call(
+        return Call(
             session=name,
             dialect=NATIVE,
             roots=self._roots,
@@ -157,25 +90,13 @@ class _Client:
             insists=True,
             acks=self._acks,
         )
-        stored = self._store.get(name)
-        return self._opened(call, stored.generation_id if stored else None)
 
-    def _attached(self, generation_id: str) -> tuple[Course, list[Frame]]:
-        call = Call(generation_id, NATIVE, self._roots, auth=self._auth, insists=True, acks=self._acks)
-        return self._opened(call, generation_id)
+    def _reader(self, generation_id: str) -> Call:
+        """What reads a generation that has begun already."""
+        return Call(generation_id, NATIVE, self._roots, auth=self._auth, insists=True, acks=self._acks)
 
-    def _opened(self, call: Call, generation_id: str | None) -> tuple[Course, list[Frame]]:
-        self._store.begin(call.session, call.dialect, call.roots, generation_id)
-        journal = self._journal(call.session) if generation_id else []
-        course = Course(call, self._times, time.monotonic, random.random, self._on_state, generation_id)
-        course.position.fresh(journal)
-        return course, journal
-
-    def _journal(self, session: str) -> list[Frame]:
-        """What the store has of a session, up to what does not fit its checksums: that is read again."""
-        stored, journal = self._store.get(session), self._store.events(session)
-        events = [(seq, frame.data) for frame in journal if (seq := frame.seq) is not None]
-        return journal[: intact(events, stored.checksums if stored else ())]
+    def _course(self, call: Call) -> Course:
+        return Course(call, self._times, time.monotonic, random.random, self._on_state)
 
     def _cancels(self, generation_id: str, mode: str, reason: str) -> list[Any]:
         """The request that ends a generation, for each edge."""
@@ -209,11 +130,11 @@ class Client(_Client):
             headers: of the call, beside ours.
 
         """
-        return self._session(*self._begun(path, body, session, headers or {}), after)
+        return self._session(self._call(path, body, session, headers or {}), after)
 
     def attach(self, generation_id: str, *, after: str | None = None) -> Session:
         """Read a generation that somebody began, from its first event or behind a cursor."""
-        return self._session(*self._attached(generation_id), after)
+        return self._session(self._reader(generation_id), after, generation_id)
 
     def cancel(self, generation_id: str, *, mode: str = "soft", reason: str = "user_abort") -> int:
         """End a generation, at the first edge that answers; the status: 200 ended, 202 on its way."""
@@ -227,7 +148,9 @@ class Client(_Client):
         response.close()
         return int(response.status_code)
 
-    def _session(self, course: Course, journal: list[Frame], after: str | None) -> Session:
+    def _session(self, call: Call, after: str | None, generation_id: str | None = None) -> Session:
+        course = self._course(call)
+        journal = _opened(self._store, course, generation_id)
         shell = Shell(course, self._flavour, self._inner.handle_request, self._store, journal=True)
         return Session(shell, journal, after, self._flavour.lost)
 
@@ -247,9 +170,13 @@ class Client(_Client):
 
 
 class AsyncClient(_Client):
-    """Generations as asynchronous iterators; see Client."""
+    """Generations as asynchronous iterators; see Client. Its store is read and written beside the event loop."""
 
     _blocking = False
+
+    def __init__(self, base_url: str | Sequence[str], api_key: str, **more: Any) -> None:
+        super().__init__(base_url, api_key, **more)
+        self._off_loop = OffLoop(self._store)
 
     def stream(
         self,
@@ -261,11 +188,11 @@ class AsyncClient(_Client):
         headers: Mapping[str, str] | None = None,
     ) -> AsyncSession:
         """Begin a generation and read it; see Client.stream."""
-        return self._session(*self._begun(path, body, session, headers or {}), after)
+        return self._session(self._call(path, body, session, headers or {}), after)
 
     def attach(self, generation_id: str, *, after: str | None = None) -> AsyncSession:
         """Read a generation that somebody began, from its first event or behind a cursor."""
-        return self._session(*self._attached(generation_id), after)
+        return self._session(self._reader(generation_id), after, generation_id)
 
     async def cancel(self, generation_id: str, *, mode: str = "soft", reason: str = "user_abort") -> int:
         """End a generation, at the first edge that answers; the status: 200 ended, 202 on its way."""
@@ -279,8 +206,14 @@ class AsyncClient(_Client):
         await response.aclose()
         return int(response.status_code)
 
-    def _session(self, course: Course, journal: list[Frame], after: str | None) -> AsyncSession:
-        shell = AsyncShell(course, self._flavour, self._inner.handle_async_request, self._store, journal=True)
+    def _session(self, call: Call, after: str | None, generation_id: str | None = None) -> AsyncSession:
+        course = self._course(call)
+        off_loop = self._off_loop
+        shell = AsyncShell(course, self._flavour, self._inner.handle_async_request, off_loop, journal=True)
+
+        async def journal() -> list[Frame]:
+            return await off_loop.run(lambda store: _opened(store, course, generation_id))
+
         return AsyncSession(shell, journal, after, self._flavour.lost)
 
     async def close(self) -> None:
@@ -296,3 +229,19 @@ class AsyncClient(_Client):
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         await self.close()
+
+
+def _opened(store: Store, course: Course, generation_id: str | None) -> list[Frame]:
+    """Begin a session in the store, or go on with the one of its name: its journal, from which the course goes on.
+
+    Of the journal what does not fit its checksums is left out: that is read again. Raises StoreError.
+    """
+    call = course.call
+    stored = store.get(call.session)
+    known = generation_id or (stored.generation_id if stored else None)
+    store.begin(call.session, call.dialect, call.roots, known)
+    journal = store.events(call.session) if known and stored else []
+    events = [(seq, frame.data) for frame in journal if (seq := frame.seq) is not None]
+    journal = journal[: intact(events, stored.checksums if stored else ())]
+    course.goes_on(known, journal)
+    return journal

@@ -48,7 +48,6 @@ class Course(Standing):
         now: a monotonic clock in seconds.
         jitter: numbers in [0, 1).
         on_state: told every move.
-        generation_id: of a generation that has begun already; `position` then tells what is known of it.
 
     """
 
@@ -59,12 +58,16 @@ class Course(Standing):
         now: Callable[[], float],
         jitter: Callable[[], float],
         on_state: OnState | None = None,
-        generation_id: str | None = None,
     ) -> None:
         super().__init__(call, times, now, jitter, on_state)
-        self.generation_id = generation_id
+        self.generation_id: str | None = None
         self.position = Position(call.dialect)
         self._acks = Acks() if call.acks else None
+
+    def goes_on(self, generation_id: str | None, journal: list[Frame]) -> None:
+        """It has begun already, in another process maybe: what is known of it. Before the first step only."""
+        self.generation_id = generation_id
+        self.position.fresh(journal)
 
     def run(self) -> Steps:
         """Every step, to the end. Raises Stopped, or the last connection's own error where no edge was reached."""

@@ -7,7 +7,7 @@ has is played from there, the rest comes from the log. Given the cursor of the l
 handed everything behind it, each item once. Before: ``items``. After: ``clients``.
 """
 
-from collections.abc import AsyncGenerator, AsyncIterator, Generator, Iterator
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Generator, Iterator
 from types import TracebackType
 from typing import Any, Self
 
@@ -39,14 +39,12 @@ class _Session:
     def __init__(
         self,
         shell: Shell | AsyncShell,
-        journal: list[Frame],
         after: str | None,
         lost: tuple[type[Exception], ...],
     ) -> None:
         if after is not None and seq_of(after) is None:
             raise ValueError("after is the cursor of an item, unchanged")
         self._course = shell.course
-        self._journal = journal
         self._after = after
         self._after_seq = seq_of(after)
         self._lost = lost
@@ -122,9 +120,10 @@ class _Session:
 class Session(_Session):
     """A generation as a blocking iterator of items; also a context manager that leaves it."""
 
-    def __init__(self, shell: Shell, *more: Any) -> None:
+    def __init__(self, shell: Shell, journal: list[Frame], *more: Any) -> None:
         super().__init__(shell, *more)
         self._shell = shell
+        self._journal = journal
         self._run = self._read()
 
     def __iter__(self) -> Iterator[Item]:
@@ -162,9 +161,10 @@ class Session(_Session):
 class AsyncSession(_Session):
     """A generation as an asynchronous iterator of items; see Session."""
 
-    def __init__(self, shell: AsyncShell, *more: Any) -> None:
+    def __init__(self, shell: AsyncShell, journal: Callable[[], Awaitable[list[Frame]]], *more: Any) -> None:
         super().__init__(shell, *more)
         self._shell = shell
+        self._journal = journal
         self._run = self._read()
 
     def __aiter__(self) -> AsyncIterator[Item]:
@@ -172,7 +172,7 @@ class AsyncSession(_Session):
         return self._run
 
     async def _read(self) -> AsyncGenerator[Item, None]:
-        for item in self._items(self._journal):
+        for item in self._items(await self._journal()):
             yield item
         while (up := await self._step()) is not None:
             for item in self._given(up):

@@ -28,6 +28,7 @@ from tokentrail_client.effects import (
     Wait,
 )
 from tokentrail_client.store import Store, StoreError
+from tokentrail_client.tables import Kept
 from tokentrail_client.vendor import Flavour
 
 TOLD_BYTES_MAX = 1 << 16
@@ -42,7 +43,6 @@ class Base:
     Args:
         course: decides.
         flavour: the HTTP library.
-        store: where positions are kept, None for nowhere.
         journal: whether events are kept with their positions.
         timeout: the caller's own time-outs of a request.
         cancels: whether a generation that the application leaves is cancelled.
@@ -53,7 +53,6 @@ class Base:
         self,
         course: Course,
         flavour: Flavour,
-        store: Store | None,
         *,
         journal: bool = False,
         timeout: Timeout = None,
@@ -62,7 +61,6 @@ class Base:
         self.course = course
         self.response: Any = None
         self._flavour = flavour
-        self._store = store
         self._journal = journal
         self._timeout = timeout
         self._cancels = cancels
@@ -83,46 +81,41 @@ class Base:
         packed = head.headers["content-encoding"]
         return Lost(Stopped("not_an_edge", f"what answers here packs its answers, unasked: {packed}"))
 
-    def _keep(self, keep: Keep) -> None:
-        if self._store is not None:
-            self._store.keep(
-                self.course.call.session,
-                keep.state,
-                generation_id=keep.generation_id,
-                last_event_id=keep.last_id,
-                reason=keep.reason,
-                frames=keep.frames,
-                journal=self._journal,
-            )
-
-    def _repair(self, repair: Repair) -> None:
-        if self._store is not None:
-            self._store.repair(self.course.call.session, repair.seq, repair.event, repair.data)
+    def _kept(self, keep: Keep) -> Kept:
+        session, journal = self.course.call.session, self._journal
+        return Kept(session, keep.state, keep.generation_id, keep.last_id, keep.reason, keep.frames, journal)
 
     def _not_stored(self, error: StoreError) -> None:
         """What cannot be kept is not handed over: the session ends here, its generation does not."""
         self._steps.throw(Stopped("store_failed", str(error)))
 
-    def _finish(self) -> Any:
-        """Close the course, once, and store how it ended: the request that is left to send, None without one."""
+    def _finish(self) -> tuple[Kept | None, Any]:
+        """Close the course, once: how it ended, which is to be stored, and the request that is left to send, if any."""
         if self._over:
-            return None
+            return None, None
         self._over = True
         self._steps.close()
         course = self.course
-        with suppress(StoreError):  # what was handed over is kept; this only says how it ended
-            self._keep(Keep(course.state, course.generation_id, reason=course.reason))
         ask = course.cancel() if self._cancels else None
-        return ask and self._flavour.request(ask, dict.fromkeys(("connect", "write", "pool"), ask.read_s))
+        request = ask and self._flavour.request(ask, dict.fromkeys(("connect", "write", "pool"), ask.read_s))
+        return self._kept(Keep(course.state, course.generation_id, reason=course.reason)), request
 
 
 class Shell(Base):
-    """The blocking one. ``send`` sends one request of the flavour and gives its unread response."""
+    """The blocking one.
+
+    Args:
+        course, flavour, more: see Base.
+        send: sends one request of the flavour and gives its unread response.
+        store: where positions are kept, None for nowhere.
+
+    """
 
     def __init__(
         self, course: Course, flavour: Flavour, send: Callable[[Any], Any], store: Store | None, **more: Any
     ) -> None:
-        super().__init__(course, flavour, store, **more)
+        super().__init__(course, flavour, **more)
+        self._store = store
         self._send = send
         self._chunks: Iterator[bytes] | None = None
         self._closed = threading.Event()
@@ -151,11 +144,14 @@ class Shell(Base):
     def close(self) -> None:
         """Leave: an abort, where the terminal was not handed over yet."""
         self._closed.set()
-        request = None
+        ended = request = None
         try:
-            request = self._finish()
+            ended, request = self._finish()
         finally:
             self._leave()
+        if ended is not None and self._store is not None:
+            with suppress(StoreError):  # what was handed over is kept; this only says how it ended
+                self._store.write([ended])
         if request is not None:
             with suppress(*self._flavour.lost):  # the grace time ends what this did not reach
                 self._send(request).close()
@@ -172,10 +168,10 @@ class Shell(Base):
                 return self._read_all(effect)
             case Wait(seconds):
                 self._closed.wait(seconds)
-            case Keep():
-                self._keep(effect)
-            case Repair():
-                self._repair(effect)
+            case Keep() if self._store is not None:
+                self._store.write([self._kept(effect)])
+            case Repair(seq, event, data) if self._store is not None:
+                self._store.repair(self.course.call.session, seq, event, data)
         return None
 
     def _ask(self, ask: Ask) -> Head | Lost:

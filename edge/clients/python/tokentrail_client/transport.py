@@ -2,13 +2,12 @@
 
 A call to one of the three dialects is a course; every other request passes through untouched. A refusal is handed up as
 it is: the SDK obeys its ``x-should-retry`` and ``Retry-After`` itself, and asking here as well would multiply its tries.
-Before: ``keys``. After: ``clients`` wrap these.
+Before: ``recognised``. After: ``http_clients`` wrap these.
 """
 
-import json
 import random
 import time
-from collections.abc import AsyncIterator, Iterable, Iterator, Sequence
+from collections.abc import AsyncIterator, Iterator, Sequence
 from dataclasses import replace
 from typing import Any, Self
 from urllib.parse import urlsplit
@@ -17,15 +16,15 @@ from tokentrail_client.async_shell import AsyncShell
 from tokentrail_client.call import Call, Stopped, Times
 from tokentrail_client.course import Course
 from tokentrail_client.effects import Answer, Foreign, Give
-from tokentrail_client.endings import PATHS
-from tokentrail_client.keys import HEADER, RETRIES, Keys, name_of
+from tokentrail_client.keys import HEADER, RETRIES, Keys
+from tokentrail_client.off_loop import OffLoop
+from tokentrail_client.recognised import call_at, call_name, is_call, root_end, wants_stream
 from tokentrail_client.shell import Shell, told
 from tokentrail_client.states import OnState
 from tokentrail_client.store import Store, StoreError
 from tokentrail_client.vendor import Flavour
 
 _CALLS_OWN = frozenset({"content-type", "accept", "accept-encoding", "prefer", RETRIES, HEADER})
-_SECRETS = frozenset({"authorization", "x-api-key"})
 _WIRES_OWN = frozenset({"host", "content-length", "transfer-encoding", "connection", "expect"})
 
 
@@ -75,14 +74,14 @@ class _Transport:
     def _course(self, request: Any, body: bytes) -> Course | None:
         """The course of a call; None for a request that is none."""
         url = str(request.url)
-        found = _found(request.method, urlsplit(url).path)
+        found = call_at(request.method, urlsplit(url).path)
         if found is None:
             return None
         at, dialect = found
-        base, path = url[: _root_end(url, at)], url[_root_end(url, at) :]
+        base, path = url[: root_end(url, at)], url[root_end(url, at) :]
         headers = [(name.lower(), value) for name, value in request.headers.items()]
         given = dict(headers)
-        key = given.get(HEADER) or self._keys.key(_name(url, headers, body), given.get(RETRIES))
+        key = given.get(HEADER) or self._keys.key(call_name(url, headers, body), given.get(RETRIES))
         own = [(name, value) for name, value in headers if name in _CALLS_OWN - {HEADER, "accept-encoding"}]
         auth = [(name, value) for name, value in headers if name not in _CALLS_OWN | _WIRES_OWN]
         call = Call(
@@ -94,13 +93,8 @@ class _Transport:
             headers=(*own, (HEADER, key)) if request.method == "POST" else tuple(own),
             auth=(*auth, ("accept-encoding", "identity")),
             body=body,
-            streams=_streams(body) or request.method == "GET",
+            streams=wants_stream(body) or request.method == "GET",
         )
-        if self._store is not None:
-            try:
-                self._store.begin(key, dialect, call.roots)
-            except StoreError as error:
-                raise told(self._flavour, Stopped("store_failed", str(error))) from error
         return Course(call, self._bounded(request), time.monotonic, random.random, self._on_state)
 
     def _bounded(self, request: Any) -> Times:
@@ -111,9 +105,12 @@ class _Transport:
             return times
         return replace(times, idle_s=min(times.idle_s, read_s), read_s=read_s)
 
+    def _not_begun(self, error: StoreError) -> Exception:
+        return told(self._flavour, Stopped("store_failed", str(error)))
+
     def _failed(self, course: Course) -> None:
         call = course.call
-        self._keys.failed(_name(call.roots[0] + call.path, call.auth, call.body), call.session)
+        self._keys.failed(call_name(call.roots[0] + call.path, call.auth, call.body), call.session)
 
     def _answer(self, shell: Shell | AsyncShell, up: Answer) -> Any:
         if up.head.status >= 400 and up.head.headers.get("x-should-retry") != "false":  # noqa: PLR2004 - HTTP's own
@@ -137,9 +134,14 @@ class Transport(_Transport):
 
     def handle_request(self, request: Any) -> Any:
         """Send a request; its response, whose stream does not break."""
-        course = self._course(request, request.read()) if _is_call(request) else None
+        course = self._course(request, request.read()) if is_call(request) else None
         if course is None:
             return self._inner.handle_request(request)
+        if self._store is not None:
+            try:
+                self._store.begin(course.call.session, course.call.dialect, course.call.roots)
+            except StoreError as error:
+                raise self._not_begun(error) from error
         timeout = request.extensions.get("timeout")
         shell = Shell(
             course,
@@ -184,17 +186,27 @@ class AsyncTransport(_Transport):
 
     _blocking = False
 
+    def __init__(self, inner: Any = None, **more: Any) -> None:
+        super().__init__(inner, **more)
+        self._off_loop = None if self._store is None else OffLoop(self._store)
+
     async def handle_async_request(self, request: Any) -> Any:
         """Send a request; its response, whose stream does not break."""
-        course = self._course(request, await request.aread()) if _is_call(request) else None
+        course = self._course(request, await request.aread()) if is_call(request) else None
         if course is None:
             return await self._inner.handle_async_request(request)
+        if self._off_loop is not None:
+            call = course.call
+            try:
+                await self._off_loop.run(lambda store: store.begin(call.session, call.dialect, call.roots))
+            except StoreError as error:
+                raise self._not_begun(error) from error
         timeout = request.extensions.get("timeout")
         shell = AsyncShell(
             course,
             self._flavour,
             self._inner.handle_async_request,
-            self._store,
+            self._off_loop,
             timeout=timeout,
             cancels=self._cancels,
         )
@@ -262,39 +274,3 @@ class _AsyncBody:
 
     async def aclose(self) -> None:
         await self._shell.close()
-
-
-def _is_call(request: Any) -> bool:
-    """Whether a request may be a call: only then is its body read here."""
-    if request.method == "GET":
-        return bool(request.url.params.get("stream") == "true")
-    return request.method == "POST" and _found("POST", request.url.path) is not None
-
-
-def _found(method: str, path: str) -> tuple[str, str] | None:
-    """The dialect's part of a path, and the dialect: of a call, or of a Responses answer that is read again."""
-    for suffix, dialect in PATHS.items():
-        if method == "POST" and path.endswith(suffix):
-            return suffix, dialect
-    if method == "GET" and "/responses/" in path:
-        return "/responses/", "openai.responses"
-    return None
-
-
-def _root_end(url: str, suffix: str) -> int:
-    """Where the edge's address ends in a URL, and the path behind ``/v1`` begins."""
-    return url.partition("?")[0].rindex(suffix)
-
-
-def _name(url: str, headers: Iterable[tuple[str, str]], body: bytes) -> bytes:
-    """The call's name in the memory of keys."""
-    return name_of(url, "\n".join(value for name, value in headers if name in _SECRETS), body)
-
-
-def _streams(body: bytes) -> bool:
-    """Whether a call asks for a stream."""
-    try:
-        asked = json.loads(body)
-    except ValueError:
-        return False
-    return isinstance(asked, dict) and asked.get("stream") is True
