@@ -128,6 +128,20 @@ test("file: positions that are over do not pile up, and events stay", async (t) 
   assert.deepEqual(await fileStore(folder).load("a"), { position: position("a", 59), frames: [0, 1, 2, 3, 4].map(frame) });
 });
 
+test("file: a long session is swept piece by piece, whatever stands across two pieces; half a line is left out", async (t) => {
+  const folder = await folderFor(t);
+  const store = fileStore(folder, { overCharsMax: 1_000 });
+  const long = (seq) => ({ ...frame(seq), data: `${"👋".repeat(40_000 + seq)}\n${seq}` });
+  await store.save(position("a", 0), [long(0)]);
+  const path = join(folder, (await readdir(folder))[0]);
+  await appendFile(path, `${JSON.stringify({ position: position("a", 0) }).slice(0, 50)}\n`);
+  for (let seq = 1; seq < 6; seq += 1) await store.save(position("a", seq), [long(seq)]);
+  const said = await readFile(path, "utf8");
+  assert.ok(said.match(/"position"/g).length < 5);
+  assert.deepEqual(await fileStore(folder).load("a"), { position: position("a", 5), frames: [0, 1, 2, 3, 4, 5].map(long) });
+  assert.deepEqual((await readdir(folder)).length, 1);
+});
+
 test("file: a list reads the ends of its files only, and finds a position behind a long torn line", async (t) => {
   const folder = await folderFor(t);
   await fileStore(folder).save(position("a", 0), [{ ...frame(0), data: "x".repeat(40_000) }]);

@@ -9,7 +9,8 @@
  */
 
 import { createHash } from "node:crypto";
-import { appendFile, mkdir, open, readFile, readdir, rename, rm, writeFile } from "node:fs/promises";
+import { createReadStream } from "node:fs";
+import { appendFile, mkdir, open, readFile, readdir, rename, rm } from "node:fs/promises";
 import { join } from "node:path";
 
 import { SESSIONS_KEPT, newestFirst } from "./memory.js";
@@ -19,6 +20,10 @@ import { SESSIONS_KEPT, newestFirst } from "./memory.js";
 const ENDING = ".jsonl";
 /** A position is at the end, and shorter than this. */
 const TAIL_BYTES = 16 * 2 ** 10;
+/** So much of a file is looked at in one turn when it is swept. */
+const PIECE_BYTES = 2 ** 17;
+/** How a line begins that is an event. */
+const EVENT = '{"frame":';
 /** So much of a file may be positions that are over. */
 const OVER_CHARS_MAX = 2 ** 20;
 
@@ -74,14 +79,28 @@ export function fileStore(folder, { keep = SESSIONS_KEPT, overCharsMax = OVER_CH
 }
 
 /**
- * Keep the events and the last position only.
+ * Keep the events and the last position only. Events are copied as they stand, piece by piece: a session may be long, and
+ * nothing else of the process should wait for it.
  * @param {string} path
  */
 async function sweep(path) {
-  const saved = await readSession(path);
-  if (saved === undefined) return;
-  const lines = saved.frames.map((frame) => lineOf({ frame }));
-  await writeFile(`${path}.new`, [...lines, lineOf({ position: saved.position })], { mode: 0o600 });
+  const to = await open(`${path}.new`, "w", 0o600);
+  try {
+    /** @type {Position | undefined} */
+    let position;
+    let rest = "";
+    for await (const piece of createReadStream(path, { encoding: "utf8", highWaterMark: PIECE_BYTES })) {
+      const lines = (rest + piece).split("\n");
+      rest = /** @type {string} */ (lines.pop()); // what follows the last line's end is half a line, or nothing
+      const events = lines.filter((line) => line.startsWith(EVENT));
+      if (events.length > 0) await to.write(`${events.join("\n")}\n`);
+      for (const line of lines) if (!line.startsWith(EVENT)) position = saidIn(line).position ?? position;
+    }
+    if (position === undefined) return;
+    await to.write(lineOf({ position }));
+  } finally {
+    await to.close();
+  }
   await rename(`${path}.new`, path);
 }
 
