@@ -39,6 +39,14 @@ export function baseOf(edge) {
 }
 
 /**
+ * A call's path, which people name with and without `/v1`.
+ * @param {string} path
+ */
+export function pathOf(path) {
+  return path.startsWith("/v1/") ? path : `/v1/${path.replace(/^\//, "")}`;
+}
+
+/**
  * A path below a generation.
  * @param {string} base
  * @param {string} generationId

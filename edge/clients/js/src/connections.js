@@ -212,7 +212,7 @@ export class Connections {
     const decided = decide(failure, situation);
     if ("stop" in decided) {
       const why = decided.stop === "session_timeout" ? this.boundCode() : decided.stop;
-      const { message, details } = refusalOf(why, failure.kind === "answer" ? failure : null, said);
+      const { message, details } = refusalOf(why, failure.kind === "answer" ? failure : null, said, cause);
       throw this.refuse(message, { ...details, cause });
     }
     this.#waitMs = decided.waitMs;

@@ -48,11 +48,21 @@ export class GenerationError extends TokentrailError {}
  * @param {string} stop
  * @param {{ status: number, advice: string | null, retryAfterMs: number | null } | null} answer
  * @param {{ code?: string, message?: string }} said
+ * @param {unknown} [cause] what the last try died of
  * @returns {{ message: string, details: ErrorDetails }}
  */
-export function refusalOf(stop, answer, said) {
-  const message = said.message ?? (answer === null ? "nobody answers" : `the answer is HTTP ${answer.status}`);
+export function refusalOf(stop, answer, said, cause) {
+  const nobody = cause === undefined ? "nobody answers" : `nobody answers: ${reasonOf(cause)}`;
+  const message = said.message ?? (answer === null ? nobody : `the answer is HTTP ${answer.status}`);
   const code = stop === "refused" ? (said.code ?? stop) : stop;
   const retryAfterMs = answer?.retryAfterMs ?? undefined;
   return { message, details: { code, status: answer?.status, retryable: answer?.advice === "true", retryAfterMs } };
+}
+
+/**
+ * Why a connection failed: platforms say it in the cause, "fetch failed" before it.
+ * @param {any} error
+ */
+function reasonOf(error) {
+  return String(error?.cause?.message || error?.cause?.code || error?.message || error);
 }

@@ -9,7 +9,7 @@
  * Before: `reading`, `source`, `answer`. After: the application.
  */
 
-import { baseOf } from "./addresses.js";
+import { baseOf, pathOf } from "./addresses.js";
 import { Answer, jsonOf } from "./answer.js";
 import { newName, systemClock } from "./clock.js";
 import { seqOf } from "./cursor.js";
@@ -49,14 +49,14 @@ const inMemory = memoryStore();
 
 /**
  * Begin a generation.
- * @param {StreamOptions & { edge: string, body: unknown, path?: string, session?: string }} options `path`: of the dialect;
+ * @param {StreamOptions & { edge: string, body: unknown, path?: string, session?: string }} options `path`: of the dialect, with or without `/v1`;
  *   `session`: a name of the caller's, also its Idempotency-Key
  */
 export function generate(options) {
   const { body, path = "/v1/chat/completions", session = newName() } = options;
   const startedMs = (options.clock ?? systemClock).wallMs();
   const position = beginning({ session, base: baseOf(options.edge), startedMs });
-  return new Stream({ position, frames: [] }, { path, body }, options);
+  return new Stream({ position, frames: [] }, { path: pathOf(path), body }, options);
 }
 
 /**

@@ -4,7 +4,7 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import { crc32 as zlibCrc32 } from "node:zlib";
 
-import { addressOf, baseOf } from "../src/addresses.js";
+import { addressOf, baseOf, pathOf } from "../src/addresses.js";
 import { crc32, seqOf, tokenOf } from "../src/cursor.js";
 import { isTerminal, noticeIn } from "../src/dialects.js";
 import { Progress, beginning, sound } from "../src/progress.js";
@@ -124,6 +124,7 @@ test("an address says whether a call can be resumed, and at which edge", () => {
     assert.equal(addressOf(method, base + path), null, path);
   }
   assert.equal(baseOf("https://gateway.example/llm/v1/"), base);
+  for (const path of ["/v1/messages", "/messages", "messages"]) assert.equal(pathOf(path), "/v1/messages");
 });
 
 const numbered = (seq, data = `d${seq}`) => ({ id: idOf(seq), event: "delta", data });

@@ -20,6 +20,11 @@ export declare function addressOf(method: string, address: string): {
  */
 export declare function baseOf(edge: string | URL): string;
 /**
+ * A call's path, which people name with and without `/v1`.
+ * @param {string} path
+ */
+export declare function pathOf(path: string): string;
+/**
  * A path below a generation.
  * @param {string} base
  * @param {string} generationId

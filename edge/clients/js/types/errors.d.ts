@@ -66,6 +66,7 @@ export declare class GenerationError extends TokentrailError {
  * @param {string} stop
  * @param {{ status: number, advice: string | null, retryAfterMs: number | null } | null} answer
  * @param {{ code?: string, message?: string }} said
+ * @param {unknown} [cause] what the last try died of
  * @returns {{ message: string, details: ErrorDetails }}
  */
 export declare function refusalOf(stop: string, answer: {
@@ -75,7 +76,7 @@ export declare function refusalOf(stop: string, answer: {
 } | null, said: {
     code?: string;
     message?: string;
-}): {
+}, cause?: unknown): {
     message: string;
     details: ErrorDetails;
 };

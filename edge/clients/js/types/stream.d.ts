@@ -55,7 +55,7 @@ export type StreamOptions = {
 };
 /**
  * Begin a generation.
- * @param {StreamOptions & { edge: string, body: unknown, path?: string, session?: string }} options `path`: of the dialect;
+ * @param {StreamOptions & { edge: string, body: unknown, path?: string, session?: string }} options `path`: of the dialect, with or without `/v1`;
  *   `session`: a name of the caller's, also its Idempotency-Key
  */
 export declare function generate(options: StreamOptions & {

@@ -24,14 +24,10 @@ def read(server, blocking, *, upto=None, attach=False, cancel=False, **named):
         "transport": server,
         **options,
     }
-    base = options.pop("base_url")
+    base, path = options.pop("base_url"), named.pop("path", "/chat/completions")
 
     def opened(client):
-        return (
-            client.attach(GENERATION, **named)
-            if attach
-            else client.stream("/chat/completions", BODY, **named)
-        )
+        return client.attach(GENERATION, **named) if attach else client.stream(path, BODY, **named)
 
     items = []
     if blocking:
@@ -72,6 +68,15 @@ def test_a_generation_is_begun_named_and_read(blocking, tmp_path):
         cursor(4),
     )
     assert server.closed == server.streams
+
+
+def test_a_path_is_named_with_and_without_v1(blocking):
+    """People copy paths from an edge's addresses; what is no call is refused before anything is asked."""
+    server = Server(BEGUN, Reply(tuple(STREAM)))
+    read(server, blocking, path="/v1/chat/completions")
+    assert server.paths[0] == "POST /v1/chat/completions"
+    with pytest.raises(ValueError, match="path is one of"):
+        read(Server(), blocking, path="/v1/embeddings")
 
 
 @pytest.mark.parametrize("at", range(5))

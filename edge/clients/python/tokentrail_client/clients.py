@@ -75,6 +75,7 @@ class _Client:
     def _call(
         self, path: str, body: Mapping[str, Any], session: str | None, headers: Mapping[str, str]
     ) -> Call:
+        path = path.removeprefix("/v1")
         if path not in PATHS:
             raise ValueError(f"path is one of {', '.join(PATHS)}")
         name = session or str(uuid.uuid4())
@@ -123,7 +124,7 @@ class Client(_Client):
         """Begin a generation and read it; by the name of a session that the store knows, go on with it.
 
         Args:
-            path: of the call: ``/chat/completions``, ``/messages`` or ``/responses``.
+            path: of the call: ``/chat/completions``, ``/messages`` or ``/responses``; ``/v1`` may stand before it.
             body: as that call wants it.
             session: the name; a new one by default.
             after: the cursor of the last item that the application took.
