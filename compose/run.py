@@ -30,6 +30,7 @@ from compose.supervisor import Service, Supervisor, stop_leftovers
 from compose.warehouse import migrate, version_of
 from schemas.errors import TokentrailError
 from schemas.settings import ClickHouse
+from schemas.stopping import in_thread
 
 Say = Callable[[str, str], None]
 
@@ -46,8 +47,13 @@ class AlreadyRuns(TokentrailError):
 
 
 @asynccontextmanager
-async def running(options: UpOptions, say: Say) -> AsyncIterator[StackState]:
-    """A ready stack. Raises AlreadyRuns, or the error of whatever could not be started; then nothing runs."""
+async def running(
+    options: UpOptions, say: Say, hurry: asyncio.Event | None = None
+) -> AsyncIterator[StackState]:
+    """A ready stack. Raises AlreadyRuns, or the error of whatever could not be started; then nothing runs.
+
+    Once ``hurry`` is set the stop waits for nobody: what still runs is killed.
+    """
     with options.folder.lock() as ours:
         if not ours:
             state = options.folder.read_state()
@@ -58,9 +64,9 @@ async def running(options: UpOptions, say: Say) -> AsyncIterator[StackState]:
         kafka = None
         if base.runs_kafka:
             say("up", "preparing Kafka (the first time on a machine it downloads 43 MB)")
-            kafka = await asyncio.to_thread(prepare, kafka_options(options))
+            kafka = await in_thread(lambda: prepare(kafka_options(options)))
         services = base_services(options, base, kafka)
-        runner = _Runner(options, base, kafka, say)
+        runner = _Runner(options, base, kafka, say, hurry or asyncio.Event())
         try:
             await runner.start(services)
             yield runner.state
@@ -74,10 +80,12 @@ async def running(options: UpOptions, say: Say) -> AsyncIterator[StackState]:
 class _Runner:
     """Ties the supervisor to ``stack.json``."""
 
-    def __init__(self, options: UpOptions, base: Base, kafka: PreparedKafka | None, say: Say) -> None:
+    def __init__(
+        self, options: UpOptions, base: Base, kafka: PreparedKafka | None, say: Say, hurry: asyncio.Event
+    ) -> None:
         self._options, self._base, self._say = options, base, say
         self.bootstrap_servers = kafka.bootstrap_servers if kafka else base.settings.kafka.bootstrap_servers
-        self.supervisor = Supervisor(options.folder.logs, say, self._write)
+        self.supervisor = Supervisor(options.folder.logs, say, self._write, hurry)
         self.state = StackState(
             supervisor_pid=os.getpid(),
             supervisor_mark=start_mark(os.getpid()) or "",
@@ -106,8 +114,8 @@ class _Runner:
             self.bootstrap_servers, window_days=self._base.settings.resume.window_days
         )
         self._say("topics", f"{len(applied.created)} created, {len(applied.altered)} altered, rest right")
-        migrated = await asyncio.to_thread(migrate, self._warehouse)
-        version = await asyncio.to_thread(version_of, self._warehouse)
+        migrated = await in_thread(lambda: migrate(self._warehouse))
+        version = await in_thread(lambda: version_of(self._warehouse))
         self._say("clickhouse", f"version {version}; {len(migrated)} migration(s) applied")
         clickhouse = msgspec.structs.replace(self.state.clickhouse, version=version)
         self.state = msgspec.structs.replace(self.state, clickhouse=clickhouse)

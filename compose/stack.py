@@ -9,12 +9,11 @@ configuration by environment on top of the ``tokentrail.toml`` of its working di
 Before this file: ``config``, ``state``. After it: ``run``.
 """
 
-import asyncio
 import json
 import sys
 import time
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import IntEnum
 from pathlib import Path
 from typing import Literal, NamedTuple
@@ -22,12 +21,14 @@ from typing import Literal, NamedTuple
 from compose.client import answers_ok
 from compose.config import SIMULATED, simulator_base_url
 from compose.embedded import model, simulator
+from compose.embedded.clickhouse.process import STOP_TIMEOUT_S
 from compose.embedded.clickhouse.process import command as clickhouse_command
 from compose.embedded.kafka import STOP_GRACE_S, KafkaOptions, PreparedKafka, default_cache_dir
 from compose.kafka import KafkaError, admin
 from compose.state import Folder
 from compose.supervisor import Service
 from schemas.settings import Settings
+from schemas.stopping import MARGIN_S, in_thread
 from schemas.topics import BILLING_GROUP, FOLD_GROUP, sink_group
 
 HOST = "127.0.0.1"
@@ -134,7 +135,8 @@ def base_services(options: UpOptions, base: Base, kafka: PreparedKafka | None) -
         services += [_kafka_service(options, kafka, node_id) for node_id in kafka.node_ids]
     if base.runs_clickhouse:
         command = clickhouse_command(options.folder.path / "clickhouse", base.ports["clickhouse"])
-        services.append(_http_service(options, "clickhouse", command, base.clickhouse_url, "/ping"))
+        service = _http_service(options, "clickhouse", command, base.clickhouse_url, "/ping")
+        services.append(replace(service, stop_grace_s=STOP_TIMEOUT_S))
     if base.runs_simulator:
         port = base.ports["simulator"]
         services.append(
@@ -163,7 +165,7 @@ def worker_services(options: UpOptions, base: Base, bootstrap_servers: str) -> l
             cwd=cwd,
             env=lambda _: shared,
             is_ready=_groups_ready(bootstrap_servers, groups),
-            stop_grace_s=20.0,
+            stop_grace_s=base.settings.worker_stop_s + MARGIN_S,
         )
         for name, tier, groups in (
             ("sinks", Tier.SINKS, sink_groups),
@@ -182,7 +184,7 @@ def worker_services(options: UpOptions, base: Base, bootstrap_servers: str) -> l
                 env=_edge_environment(shared, name, base.ports[name]),
                 is_ready=_answers(f"{url}/readyz"),
                 url=url,
-                stop_grace_s=base.settings.edge.drain_s + base.settings.log.delivery_s,
+                stop_grace_s=base.settings.edge_stop_s + MARGIN_S,
             )
         )
     return services
@@ -245,7 +247,7 @@ def _edge_environment(shared: Mapping[str, str], name: str, port: int) -> Callab
 
 def _kafka_service(options: UpOptions, kafka: PreparedKafka, node_id: int) -> Service:
     async def is_ready() -> bool:
-        return await asyncio.to_thread(kafka.is_ready)  # all of them: a cluster is ready together
+        return await in_thread(kafka.is_ready)  # all of them: a cluster is ready together
 
     return Service(
         name="kafka" if len(kafka.node_ids) == 1 else f"kafka-{node_id}",

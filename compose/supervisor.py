@@ -2,7 +2,8 @@
 
 Invariants: a child that dies is started again with the same command, hence the same port and the same data, after a
 delay that grows with each death in a row; children write straight to their log files, so that the death of the
-supervisor disturbs none of them; a stop goes from the highest tier to the lowest, each tier at once and awaited.
+supervisor disturbs none of them; a stop wakes whoever is frozen (a worker may need that log to commit), then goes from the
+highest tier to the lowest, each tier at once and awaited for its grace.
 Before this file: ``stack`` says what to run. After it: ``run`` ties it to the folder's lock and state.
 """
 
@@ -86,8 +87,15 @@ class _Child:
 class Supervisor:
     """Keeps services alive until ``stop``. ``say(name, line)`` tells people; ``on_change`` runs after every start."""
 
-    def __init__(self, logs: Path, say: Callable[[str, str], None], on_change: Callable[[], None]) -> None:
+    def __init__(
+        self,
+        logs: Path,
+        say: Callable[[str, str], None],
+        on_change: Callable[[], None],
+        hurry: asyncio.Event | None = None,
+    ) -> None:
         self._logs, self._say, self._on_change = logs, say, on_change
+        self._hurry = hurry or asyncio.Event()
         self._children: dict[str, _Child] = {}
         self._watchers: set[asyncio.Task[None]] = set()
         logs.mkdir(parents=True, exist_ok=True)
@@ -130,7 +138,10 @@ class Supervisor:
             await asyncio.gather(*waits, return_exceptions=True)
 
     async def stop(self) -> None:
-        """Stop all, the highest tier first; a process that outlives its grace is killed."""
+        """Stop all, the highest tier first; a process that outlives its grace is killed, and all are once ``hurry`` is set."""
+        for child in self._children.values():
+            if child.process is not None and child.process.returncode is None:
+                _signal(child.process, signal.SIGCONT)
         for tier in sorted({c.service.tier for c in self._children.values()}, reverse=True):
             tasks = []
             for child in self._children.values():
@@ -222,11 +233,17 @@ class Supervisor:
     async def _end(self, service: Service, process: asyncio.subprocess.Process) -> None:
         _signal(process, signal.SIGTERM)
         _signal(process, signal.SIGCONT)  # a frozen process ends only after it thawed
-        try:
-            async with asyncio.timeout(service.stop_grace_s):
-                await process.wait()
-        except TimeoutError:
-            self._say(service.name, f"still runs {service.stop_grace_s:.0f} s after SIGTERM: killed")
+        exited, hurried = asyncio.create_task(process.wait()), asyncio.create_task(self._hurry.wait())
+        waits = (exited, hurried)
+        await asyncio.wait(waits, timeout=service.stop_grace_s, return_when=asyncio.FIRST_COMPLETED)
+        hurried.cancel()
+        if not exited.done():
+            why = (
+                "no more waiting"
+                if self._hurry.is_set()
+                else f"still runs {service.stop_grace_s:.0f} s after SIGTERM"
+            )
+            self._say(service.name, f"{why}: killed")
             _signal(process, signal.SIGKILL)
 
     def log_file(self, name: str) -> Path:

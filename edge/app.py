@@ -7,10 +7,12 @@ After: ``routes``.
 import asyncio
 import gc
 import logging
+import signal
 import socket
 import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from types import FrameType
 from typing import TextIO
 
 import structlog
@@ -39,9 +41,9 @@ from edge.service import EdgeService
 from schemas.codec import Codec
 from schemas.errors import TokentrailError
 from schemas.settings import Settings
+from schemas.stopping import LAST_WORDS_S, SIGNALS, Deadline, be_deaf
 
-LAST_WORDS_S = 5
-"""After the drain time readers are given their terminals; who has not taken them by then is cut off."""
+log = structlog.get_logger()
 VANISHED_MS = 30_000
 """Unacknowledged data for so long: the peer is gone, and the grace time begins."""
 GC_ALLOCATIONS = 50_000
@@ -106,24 +108,61 @@ def configure_logs(stream: TextIO) -> None:
 
 
 class Server(uvicorn.Server):
-    """The HTTP server; what runs here is wound up while its readers are still connected."""
+    """The HTTP server; what runs here is wound up while its readers are still connected.
+
+    A stop is asked for once and ends in a known time: ``edge.drain_s``, ``log.delivery_s``, ``stop.close_s``.
+    """
 
     def __init__(self, config: uvicorn.Config, service: EdgeService) -> None:
         super().__init__(config)
         self._service = service
+        self._deadline = Deadline(service.settings.edge_stop_s, _tell_cut)
+        self._close_s = service.settings.stop.close_s
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._asked = asyncio.Event()
+
+    def handle_exit(self, sig: int, frame: FrameType | None) -> None:
+        """A signal: the first one is the stop, later ones change nothing."""
+        if self._deadline.begin():
+            super().handle_exit(sig, frame)
+            if self._loop is not None:
+                self._loop.call_soon_threadsafe(self._asked.set)
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        """Connect, then listen; a stop does not wait for a log that does not answer. Raises LogAway."""
+        self._loop = asyncio.get_running_loop()
+        if self.should_exit:
+            return
+        starting = self._loop.create_task(self._service.start())
+        asked = self._loop.create_task(self._asked.wait())
+        await asyncio.wait((starting, asked), return_when=asyncio.FIRST_COMPLETED)
+        asked.cancel()
+        if self._asked.is_set() and not starting.done():
+            starting.cancel()
+            await asyncio.wait((starting,), timeout=self._close_s)
+            log.info("stopped before the log answered")
+            return
+        starting.result()
+        await super().startup(sockets)
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         """Take no more connections, and wait for those that are there, the service winding up meanwhile."""
+        log.info("stopping", generations=len(self._service.registry.running()))
         winding = asyncio.get_running_loop().create_task(self._service.wind_up())
         try:
             await super().shutdown(sockets)
         finally:
             winding.cancel()
             await asyncio.gather(winding, return_exceptions=True)
+        log.info("stopped")
+
+
+def _tell_cut() -> None:
+    log.critical("the stop took too long, ending without it; what did not end here the orphan finder ends")
 
 
 def main() -> None:
-    """Run one edge until SIGTERM or SIGINT."""
+    """Run one edge until SIGTERM or SIGINT; exits 0 then."""
     settings = Settings()
     configure_logs(sys.stderr)
     codec = Codec()
@@ -141,8 +180,14 @@ def main() -> None:
     gc.collect()
     gc.freeze()
     gc.set_threshold(GC_ALLOCATIONS, 20, 50)
+    server = Server(config, service)
+    for number in SIGNALS:
+        # uvicorn raises once more at its end what stopped it: an end on request is no death by a signal
+        signal.signal(number, server.handle_exit)
     try:
-        Server(config, service).run(sockets=[listen(settings.edge.host, settings.edge.port)])
+        server.run(sockets=[listen(settings.edge.host, settings.edge.port)])
     except TokentrailError as error:
-        structlog.get_logger().error("the edge cannot start", error=str(error))
+        log.error("the edge cannot start", error=str(error))  # noqa: TRY400 - it says what to do, the frames do not
         raise SystemExit(1) from error
+    finally:
+        be_deaf()

@@ -79,7 +79,9 @@ class EdgeService:
         self.tools = Tools(self)
 
     async def start(self) -> None:
-        """Connect; raises LogAway with what to do."""
+        """Connect, once, whoever asks; raises LogAway with what to do."""
+        if self._following:
+            return
         await self.log.start()
         await self.upstream.start()
         for work in (
@@ -93,10 +95,7 @@ class EdgeService:
             self._following.append(task)
 
     async def wind_up(self) -> None:
-        """Let running generations end for a while, then end the rest; once, whoever asks.
-
-        It goes before the connections: their readers get the terminal, and nobody is taken for gone.
-        """
+        """Let running generations end for a while, then end the rest; once, and before their readers' connections."""
         self.stopping = True
         self.admission.stop()
         if self._winding is None:
@@ -113,6 +112,8 @@ class EdgeService:
             entry.driver.interrupt("edge_lost")
         if self._tasks:
             await asyncio.wait(self._tasks, timeout=self.settings.log.delivery_s)
+        if left := [entry.generation.identity.generation_id for entry in self.registry.running()]:
+            log.warning("ends that the log did not take: the orphan finder writes them", generations=left)
 
     async def stop(self) -> None:
         """Wind up, flush and disconnect."""
@@ -148,10 +149,7 @@ class EdgeService:
         headers: Mapping[str, str],
         follows: Follows | None = None,
     ) -> Entry:
-        """A generation whose opening the log has acknowledged; raises BadRequest, Busy, ProvidersAway, LogAway.
-
-        Raises what ``Admission.admit`` does, too: a call waits there for its turn.
-        """
+        """A generation whose opening is acknowledged; raises BadRequest, Busy, ProvidersAway, LogAway, and as ``admit``."""
         entry = await self._admitted(caller, dialect, request, headers, follows=follows)
         await self.launch(entry)
         return entry

@@ -4,15 +4,15 @@ Faust acknowledges an event even when its agent raises, and its clean stop waits
 acknowledged (notes on Kafka, 6). So whatever must not be lost ends the process at once, like a crash (``halt``): nothing
 unfinished is committed, the supervisor starts the worker again, the result is the same.
 
-Order of a clean stop: Faust's consumer, the agent, then the fold (its last turn is acknowledged and committed), then
-the producer. Before: ``__main__``. After: ``fold_service``, ``billing_agent``.
+A stop is ``ending``'s: the fold commits its last turn, beside it Faust waits for the agent and commits, and then the
+process ends, in ``stop.settle_s`` at the latest. Before: ``__main__``. After: ``fold_service``, ``billing_agent``,
+``ending``.
 """
 
 import asyncio
-import os
-import sys
+import signal
 import time
-from collections.abc import Callable
+from collections.abc import Coroutine
 from typing import Any, NoReturn
 
 import faust
@@ -21,6 +21,7 @@ from mode import Service
 
 from pipeline.billing_agent import BillingAgent
 from pipeline.dead_letters import Source, letter
+from pipeline.ending import EXIT_HALTED, Ending, Part, leave_at_once
 from pipeline.fold_service import FoldService, Stopping
 from pipeline.kafka import Message, Producer, read_whole
 from pipeline.schema_topic import SchemaTopic
@@ -30,7 +31,6 @@ from schemas.errors import Poison
 from schemas.settings import Settings
 from schemas.topics import ATTEMPTS, BILLING_GROUP, DEAD_LETTERS, SCHEMAS
 
-EXIT_HALTED = 70
 SESSION_TIMEOUT_S = 6.0
 HEARTBEAT_S = 1.5
 COMMIT_S = 0.5
@@ -39,19 +39,26 @@ log = structlog.get_logger(__name__)
 
 
 class WorkerApp(faust.App):  # type: ignore[misc]
-    """A Faust app that tells our own parts of a stop before it waits for them."""
+    """A Faust app whose stop is ours; its own is a part of it."""
 
-    _stops: tuple[Callable[[], None], ...] = ()
-
-    def stopped_by(self, *stops: Callable[[], None]) -> None:
-        """Call these first when the worker is asked to stop: an agent that retries would be waited for, for ever."""
-        self._stops = stops
+    ending: Ending
 
     async def on_stop(self) -> None:
-        """Faust's own stop, after ours is under way."""
-        for stop in self._stops:
-            stop()
-        await super().on_stop()
+        """The stop of the whole process; after a signal it does not return."""
+        await self.ending.settle()
+
+    def acknowledged(self) -> Coroutine[Any, Any, None]:
+        """Faust's own stop: reads no more, waits until every event is acknowledged, commits."""
+        stop: Coroutine[Any, Any, None] = super().on_stop()
+        return stop
+
+
+class _Worker(faust.Worker):  # type: ignore[misc]
+    """Faust's worker, which tells ours of a signal first: its own stop may hang before it gets to the app."""
+
+    def _schedule_shutdown(self, number: signal.Signals) -> None:
+        self.app.ending.ask()
+        super()._schedule_shutdown(number)
 
 
 def build_app(settings: Settings, instance_id: str) -> WorkerApp:
@@ -85,15 +92,22 @@ def build_app(settings: Settings, instance_id: str) -> WorkerApp:
     schemas = SchemaTopic(codec, lambda: read_whole(settings.kafka, SCHEMAS.name), producer.send_all)
     fold = FoldService(settings, codec, producer, schemas, instance_id)
     billing = _billing(settings, codec, producer)
-    app.stopped_by(fold.stop, billing.stop, schemas.stop)
-    announced = _add_fold(app, fold, producer, schemas)
+    announced, folded = _add_fold(app, fold, producer, schemas)
     _add_billing(app, billing, schemas, announced, settings.pipeline.schema_wait_s)
+    app.ending = Ending(
+        settings,
+        announced.is_set,
+        [
+            Part("fold", fold.stop, folded.wait, fold.left),
+            _billing_part(app, billing, schemas),
+        ],
+    )
     return app
 
 
 def run_worker(app: WorkerApp) -> NoReturn:
     """Run until SIGTERM or SIGINT; exits 0 then."""
-    faust.Worker(
+    _Worker(
         app, loglevel="WARN", quiet=True, override_logging=False, redirect_stdouts=False
     ).execute_from_commandline()
     raise AssertionError("unreachable: a Faust worker always exits")
@@ -102,13 +116,14 @@ def run_worker(app: WorkerApp) -> NoReturn:
 def halt(bug: BaseException) -> NoReturn:
     """End the process as kill -9 would, after a line that says why."""
     log.critical("worker halted", exc_info=bug)
-    sys.stderr.flush()
-    os._exit(EXIT_HALTED)
+    leave_at_once(EXIT_HALTED)
 
 
-def _add_fold(app: WorkerApp, fold: FoldService, producer: Producer, schemas: SchemaTopic) -> asyncio.Event:
-    """Run the fold as a service of the app; set when this process has announced what it writes."""
-    announced, begun, done = asyncio.Event(), asyncio.Event(), asyncio.Event()
+def _add_fold(
+    app: WorkerApp, fold: FoldService, producer: Producer, schemas: SchemaTopic
+) -> tuple[asyncio.Event, asyncio.Event]:
+    """Run the fold as a service of the app. Set when this process has announced what it writes; when it has folded."""
+    announced, folded = asyncio.Event(), asyncio.Event()
 
     @app.service
     class Fold(Service):  # type: ignore[misc]
@@ -116,7 +131,6 @@ def _add_fold(app: WorkerApp, fold: FoldService, producer: Producer, schemas: Sc
 
         @Service.task  # type: ignore[untyped-decorator]
         async def work(self) -> None:
-            begun.set()
             try:
                 await producer.start()
                 await schemas.announce()
@@ -124,16 +138,34 @@ def _add_fold(app: WorkerApp, fold: FoldService, producer: Producer, schemas: Sc
                 await fold.run()
             except* Stopping as unfinished:
                 log.warning("stopped with a turn unfinished", why=str(unfinished.exceptions[0]))
-            except* Exception as bug:  # noqa: BLE001 - Faust would go on without the fold
+            except* (Exception, asyncio.CancelledError) as bug:  # noqa: BLE001 - Faust would go on without the fold
                 halt(bug)
-            done.set()
+            folded.set()
 
-        async def on_stop(self) -> None:
-            if begun.is_set():  # else the worker is stopped before it got so far
-                await done.wait()
-            await producer.stop()
+    return announced, folded
 
-    return announced
+
+def _billing_part(app: WorkerApp, billing: BillingAgent, schemas: SchemaTopic) -> Part:
+    """Billing as its stop sees it: over when Faust has committed, or when a record cannot be settled any more."""
+    waits: list[asyncio.Future[Any]] = []
+
+    def stop() -> None:
+        billing.stop()
+        schemas.stop()  # the agent may wait for one
+
+    async def settled() -> None:
+        waits.append(asyncio.ensure_future(app.acknowledged()))
+        waits.append(asyncio.ensure_future(billing.gave_up.wait()))
+        await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
+
+    def left() -> str | None:
+        if billing.gave_up.is_set():
+            return "an attempt is not billed, since the log takes no records"
+        if waits and waits[0].done() and not waits[0].cancelled() and waits[0].exception() is None:
+            return None
+        return "what was billed last is not committed"
+
+    return Part("billing", stop, settled, left)
 
 
 def _billing(settings: Settings, codec: Codec, producer: Producer) -> BillingAgent:

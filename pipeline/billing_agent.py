@@ -6,8 +6,10 @@ the dead letters. It never raises, since an exception that leaves a Faust agent 
 - Poison goes to the dead letters, awaited.
 - Transient (broker away, schema not seen yet) is tried again in place, without end and without overtaking; a schema that
   stays unknown for ``schema_wait_s`` becomes a dead letter.
-- Anything else is a bug, and ``stop`` is asked while a record is unsettled: ``halt`` ends the process like a crash, so
-  that the record is read again. Sending a line twice is nothing: equal lines of one revision are one.
+- Anything else is a bug: ``halt`` ends the process like a crash, so that the record is read again. Sending a line twice
+  is nothing: equal lines of one revision are one.
+- ``stop`` is asked while a record cannot be settled: ``gave_up`` says so, and the record is left as it is, to be read
+  again.
 
 Before: ``tariff``. After: ``app`` feeds it; ``sinks`` store the lines.
 """
@@ -20,13 +22,17 @@ from typing import Protocol
 from pipeline.dead_letters import Source
 from pipeline.tariff import Tariff
 from schemas.codec import Codec, check_key
-from schemas.errors import Poison, SchemaUnknown, Transient
+from schemas.errors import Poison, SchemaUnknown, TokentrailError, Transient
 from schemas.records import AttemptRecord
 from schemas.topics import ATTEMPTS, LEDGER
 
 STAGE = "billing"
 BACKOFF_FIRST_S = 0.05
 BACKOFF_MAX_S = 2.0  # a broker's fail-over takes 3-4 s: the first try after it comes soon
+
+
+class _GivenUpError(TokentrailError):
+    """The worker is to end while the log takes no records."""
 
 
 class Publish(Protocol):
@@ -72,6 +78,7 @@ class BillingAgent:
         self._halt = halt
         self._schema_wait_s = schema_wait_s
         self._stopping = asyncio.Event()
+        self.gave_up = asyncio.Event()
         self.attempts_settled = 0
         self.lines_published = 0
         self.lines_unpriced = 0
@@ -79,7 +86,7 @@ class BillingAgent:
         self.retries = 0
 
     def stop(self) -> None:
-        """No try is repeated from now on: a record that cannot be settled halts the process instead."""
+        """No try is repeated from now on: a record that cannot be settled is given up instead."""
         self._stopping.set()
 
     async def settle(
@@ -103,6 +110,9 @@ class BillingAgent:
                 await self._until_done(partial(send, stage=STAGE))
                 self.dead_letters += 1
             self.attempts_settled += 1
+        except _GivenUpError:
+            self.gave_up.set()
+            await asyncio.Event().wait()  # never: who returned would have it acknowledged
         except Exception as bug:  # noqa: BLE001 - whatever it is: this record must not be acknowledged
             self._halt(bug)
             await asyncio.Event().wait()  # never: until the process ends, or this task is cancelled with it
@@ -152,4 +162,4 @@ class BillingAgent:
                 await self._stopping.wait()
         except TimeoutError:
             return
-        raise RuntimeError("the worker stops while a record is not settled; it is read again") from why
+        raise _GivenUpError("the worker stops while a record is not settled; it is read again") from why

@@ -84,6 +84,15 @@ class FoldService:
         """Finish the turn in progress, commit, and let ``run`` return."""
         self._stopping.set()
 
+    def left(self) -> str | None:
+        """What was folded and is not committed, in words; None where nothing is."""
+        behind = sorted(
+            partition
+            for partition, watched in self._partitions.items()
+            if self._committed.get(partition) != watched.fold.safe()
+        )
+        return f"not committed in partitions {', '.join(map(str, behind))}" if behind else None
+
     async def run(self) -> None:
         """Fold until ``stop``. What leaves it besides its return is a reason to end the worker."""
         await self._consumer.start()

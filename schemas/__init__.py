@@ -1,6 +1,6 @@
 """The contract: everything that edge, pipeline, sinks and compose say to one another.
 
-This package imports nothing of ours and does no I/O. Reading order:
+This package imports nothing of ours and does no I/O (``stopping`` ends a process). Reading order:
 
 ========================  =====================================================================================
 ``errors``                Poison, Transient: the two errors that a shell may settle; anything else is a bug
@@ -32,6 +32,7 @@ This package imports nothing of ours and does no I/O. Reading order:
 ``providers``             providers, routes, keys: the sections of the settings that name things
 ``limits``                the named limits of an edge
 ``runtime``               time-outs, retries, breaker, hedges: the sections of the settings that the runtime obeys
+``stopping``              how a process ends: the deadline of a stop, its exit code
 ``settings``              one frozen object per process: file, environment, arguments
 ========================  =====================================================================================
 

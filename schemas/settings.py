@@ -36,6 +36,7 @@ from schemas.runtime import (
     check_times_of_routes,
 )
 from schemas.signing import SigningSecret, check_secrets
+from schemas.stopping import LAST_WORDS_S, MARGIN_S
 
 __all__ = ["ApiKey", "Limit", "Provider", "Route", "Section", "Settings"]
 
@@ -136,6 +137,17 @@ class Sink(Section):
     batch_age_s: float = Field(1, gt=0, description="so that an idle system is fresh too")
 
 
+class Stop(Section):
+    """How long a process may take to end when it is asked to. What it leaves undone the next start does again."""
+
+    settle_s: float = Field(
+        10, gt=0, description="what was read is stored and committed in it: a broker's fail-over takes 3-4 s"
+    )
+    close_s: float = Field(
+        3, ge=3, description="then clients leave: so long they take to give up a broker that is gone"
+    )
+
+
 class Secrets(Section):
     """Signing secrets, newest first; old ones are kept as long as events are."""
 
@@ -178,6 +190,7 @@ class Settings(BaseSettings):
     resume: Resume = Resume()
     pipeline: Pipeline = Pipeline()
     sink: Sink = Sink()
+    stop: Stop = Stop()
     limit: Limit = Limit()
     secrets: Secrets = Secrets()
     providers: dict[str, Provider] = {}
@@ -201,6 +214,17 @@ class Settings(BaseSettings):
         del dotenv_settings, file_secret_settings
         _refuse_unknown_names(os.environ, settings_cls)
         return init_settings, env_settings, TomlConfigSettingsSource(settings_cls)
+
+    @property
+    def worker_stop_s(self) -> float:
+        """The deadline of a pipeline worker's or a sink process's stop."""
+        return self.stop.settle_s + self.stop.close_s + MARGIN_S
+
+    @property
+    def edge_stop_s(self) -> float:
+        """The deadline of an edge's stop."""
+        wind_up_s = self.edge.drain_s + max(self.log.delivery_s, LAST_WORDS_S)
+        return wind_up_s + self.stop.close_s + MARGIN_S
 
     @model_validator(mode="after")
     def _relations(self) -> Self:

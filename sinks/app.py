@@ -1,8 +1,9 @@
 """The process: one consumer and one loop per table, all in one event loop.
 
 Order of things: log format, ClickHouse answers, migrations, consumers join, ``sinks ready``; on SIGTERM or SIGINT each
-loop inserts and commits what it has read, then leaves its group. An error that no policy settles ends the process with
-code 1: a restart goes on where the commits stand.
+loop inserts and commits what it has read, for ``stop.settle_s``, then leaves its group. What it does not finish is read
+again after the next start. A stop that comes before there is anything to finish waits for nothing. An error that no policy
+settles ends the process with code 1: a restart goes on where the commits stand.
 
 Before: ``__main__``. After: ``kafka`` → ``intake`` → ``batch`` → ``loop`` → ``clickhouse``.
 """
@@ -11,31 +12,33 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import signal
 import sys
 import time
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import structlog
 
 from schemas.codec import Codec
 from schemas.errors import TokentrailError
+from schemas.stopping import Deadline, in_thread, on_signal
 from sinks import migrate
 from sinks.batch import Limits
-from sinks.clickhouse import ClickHouseStore, connect
+from sinks.clickhouse import connect
 from sinks.intake import TABLES, intake_of
 from sinks.kafka import KafkaGraveyard, KafkaSchemas, KafkaSource
 from sinks.loop import BACKOFF_FIRST_S, BACKOFF_MAX_S, Loop, Ports
 from sinks.store import Unavailable
+from sinks.threaded import ThreadedStore
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Coroutine, Sequence
 
     from schemas.settings import Settings
-    from sinks.store import Erasure, Row, Table
+    from sinks.store import Table
 
-STOP_S = 15.0
-"""A last insert has this long; what it does not finish is read again after the next start."""
+T = TypeVar("T")
+CANCEL_S = 2.0
+"""What was begun and is not waited for any more has so long to let go of its connections."""
 
 _log = structlog.get_logger("sinks")
 
@@ -60,15 +63,20 @@ def main(settings: Settings, *, accept_loss: bool = False) -> int:
 async def serve(settings: Settings, *, accept_loss: bool = False) -> None:
     """Run the loops until SIGTERM or SIGINT, or until one of them fails."""
     stop = asyncio.Event()
-    for number in (signal.SIGTERM, signal.SIGINT):
-        asyncio.get_running_loop().add_signal_handler(number, stop.set)
-    if not await _migrated(settings, stop):
-        return
+    deadline = Deadline(settings.worker_stop_s, _tell_cut)
+
+    def ask() -> None:
+        if deadline.begin():
+            _log.info("stopping", limit_s=settings.stop.settle_s)
+        stop.set()
+
+    on_signal(ask)
     codec = Codec()
     graveyard = KafkaGraveyard(settings.kafka)
     schemas = KafkaSchemas(settings.kafka, codec)
-    await graveyard.start()
     try:
+        await _migrated(settings, stop)
+        await _unless(stop, graveyard.start())
         sinks = [
             _Sink(
                 settings,
@@ -80,29 +88,61 @@ async def serve(settings: Settings, *, accept_loss: bool = False) -> None:
             )
             for table in TABLES
         ]
-        await _run(sinks, stop)
+        await _run(sinks, stop, settings.stop.settle_s)
+    except _StoppedEarlyError:
+        _log.info("sinks stopped before they read anything")
+    else:
+        _log.info("sinks stopped", rows={sink.table.name: sink.loop.rows_stored for sink in sinks})
     finally:
+        deadline.begin()  # also where nobody asked: a sink failed
         await graveyard.stop()
-    _log.info("sinks stopped", rows={sink.table.name: sink.loop.rows_stored for sink in sinks})
 
 
-async def _run(sinks: Sequence[_Sink], stop: asyncio.Event) -> None:
+async def _run(sinks: Sequence[_Sink], stop: asyncio.Event, settle_s: float) -> None:
     running = [asyncio.create_task(sink.run(), name=sink.table.name) for sink in sinks]
     ready = asyncio.create_task(_say_ready(sinks))
     stopped = asyncio.create_task(stop.wait())
     try:
         await asyncio.wait([*running, stopped], return_when=asyncio.FIRST_COMPLETED)
-        for sink in sinks:
-            sink.loop.stop()
-        await asyncio.wait(running, timeout=STOP_S)
+        lost = [task.get_name() for task in running if task.done() and task.cancelled()]
+        for sink, task in zip(sinks, running, strict=True):
+            sink.stop(task)
+        _, unfinished = await asyncio.wait(running, timeout=settle_s)
+        for task in unfinished:
+            _log.warning(
+                "stopped before it was stored and committed: the next start reads it again",
+                table=task.get_name(),
+                waited_s=settle_s,
+            )
     finally:
-        for task in (*running, ready, stopped):
-            task.cancel()
+        for one in (*running, ready, stopped):
+            one.cancel()
         results = await asyncio.gather(*running, return_exceptions=True)
         await asyncio.gather(ready, stopped, return_exceptions=True)
     for result in results:
         if isinstance(result, Exception):
             raise result
+    if lost:
+        raise TokentrailError(f"cancelled by nobody of ours: {', '.join(lost)}")
+
+
+class _StoppedEarlyError(Exception):
+    """A stop came while the process was being started."""
+
+
+async def _unless(stop: asyncio.Event, step: Coroutine[Any, Any, T]) -> T:
+    """Take a step of the start; _StoppedEarlyError where a stop comes before it is done."""
+    work: asyncio.Task[T] = asyncio.create_task(step)
+    asked = asyncio.create_task(stop.wait())
+    try:
+        await asyncio.wait((work, asked), return_when=asyncio.FIRST_COMPLETED)
+        if stop.is_set():
+            raise _StoppedEarlyError
+        return work.result()
+    finally:
+        work.cancel()
+        asked.cancel()
+        await asyncio.wait((work, asked), timeout=CANCEL_S)
 
 
 async def _say_ready(sinks: Sequence[_Sink]) -> None:
@@ -111,23 +151,19 @@ async def _say_ready(sinks: Sequence[_Sink]) -> None:
     _log.info("sinks ready", tables=[sink.table.name for sink in sinks])
 
 
-async def _migrated(settings: Settings, stop: asyncio.Event) -> bool:
-    """Bring the tables up to date, waiting for the warehouse; False where the stop came first."""
+async def _migrated(settings: Settings, stop: asyncio.Event) -> None:
+    """Bring the tables up to date, waiting for the warehouse."""
     backoff_s = BACKOFF_FIRST_S
-    while not stop.is_set():
+    while True:
         try:
-            applied = await asyncio.to_thread(_migrate, settings)
+            applied = await _unless(stop, in_thread(lambda: _migrate(settings)))
         except Unavailable as error:
             _log.warning("warehouse away", url=settings.clickhouse.url, retry_s=backoff_s, error=str(error))
+            await _unless(stop, asyncio.sleep(backoff_s))
+            backoff_s = min(2 * backoff_s, BACKOFF_MAX_S)
         else:
             _log.info("tables are up to date", applied=applied)
-            return True
-        try:
-            async with asyncio.timeout(backoff_s):
-                await stop.wait()
-        except TimeoutError:
-            backoff_s = min(2 * backoff_s, BACKOFF_MAX_S)
-    return False
+            return
 
 
 def _migrate(settings: Settings) -> list[str]:
@@ -152,7 +188,8 @@ class _Sink:
     ) -> None:
         self.table = table
         self.source = source
-        self._store = _ThreadedStore(settings)
+        self._joined = False
+        self._store = ThreadedStore(settings)
         limits = Limits(settings.sink.batch_rows, settings.sink.batch_bytes, settings.sink.batch_age_s)
         ports = Ports(self.source, self._store, graveyard, schemas, time.monotonic)
         self.loop = Loop(
@@ -163,41 +200,21 @@ class _Sink:
         """Join, loop, leave."""
         try:
             await self.source.start(self.loop)
+            self._joined = True
             await self.loop.run()
         finally:
             await self.source.stop()
             await self._store.close()
 
+    def stop(self, running: asyncio.Task[None]) -> None:
+        """End ``run`` after the turn under way; one that has not joined has nothing to finish."""
+        self.loop.stop()
+        if not self._joined:
+            running.cancel()
 
-class _ThreadedStore:
-    """A store of its own for one loop, off the event loop. Connected at the first insert, and again after a failure."""
 
-    def __init__(self, settings: Settings) -> None:
-        self._settings = settings
-        self._store: ClickHouseStore | None = None
-
-    async def insert(self, table: Table, rows: Sequence[Row], token: str) -> None:
-        """Store all rows or none; raises Refused or Unavailable."""
-        await asyncio.to_thread(self._do, lambda store: store.insert(table, rows, token))
-
-    async def erase(self, erasure: Erasure) -> None:
-        """Erase what is forgotten; raises Unavailable."""
-        await asyncio.to_thread(self._do, lambda store: store.erase(erasure))
-
-    def _do(self, act: Callable[[ClickHouseStore], None]) -> None:
-        store = self._store or connect(self._settings.clickhouse)
-        self._store = None
-        try:
-            act(store)
-        except Unavailable:
-            store.close()
-            raise
-        self._store = store
-
-    async def close(self) -> None:
-        """Let go of connections."""
-        if self._store is not None:
-            await asyncio.to_thread(self._store.close)
+def _tell_cut() -> None:
+    _log.critical("the stop took too long, ending without it; the next start reads again what is left")
 
 
 def _configure_log() -> None:

@@ -1,4 +1,4 @@
-"""``tokentrail up``: the whole stack in the foreground, one coloured log, until Ctrl-C or SIGTERM.
+"""``tokentrail up``: the whole stack in the foreground, one coloured log, until Ctrl-C or SIGTERM; twice Ctrl-C kills it.
 
 Before this file: ``cli``. After it: ``compose.run`` (order), ``compose.logs`` (what is shown).
 """
@@ -58,21 +58,25 @@ def up(
 
 
 async def _serve(options: UpOptions, *, as_json: bool) -> None:
-    stop = asyncio.Event()
+    stop, hurry = asyncio.Event(), asyncio.Event()
     work = asyncio.current_task()
     loop = asyncio.get_running_loop()
 
-    def on_signal() -> None:
+    def on_signal(number: int) -> None:
         # The first one ends whatever is awaited, also in the middle of a start; then all is stopped in order
         if not stop.is_set() and work is not None:
             stop.set()
             work.cancel()
+        elif (
+            number == signal.SIGINT
+        ):  # who asks twice at a terminal does not want to wait; a supervisor repeats itself
+            hurry.set()
 
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-        loop.add_signal_handler(number, on_signal)
+        loop.add_signal_handler(number, on_signal, number)
     printer = LogPrinter(options.folder.logs, err)
     try:
-        async with printer, running(options, printer.say) as state:
+        async with printer, running(options, printer.say, hurry) as state:
             _tell(state, options.folder, as_json=as_json, title="The stack is ready")
             await asyncio.Event().wait()
     except asyncio.CancelledError:

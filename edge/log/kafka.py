@@ -18,19 +18,22 @@ from aiokafka.errors import KafkaError, KafkaTimeoutError
 from aiokafka.structs import TopicPartition
 
 from edge.log import LogAway, OnAck, OnFail, Placed, Reader
+from edge.log.connections import CONNECTIONS_S, started, stopped
 from edge.log.fetcher import Fetcher
 from edge.log.lanes import Item, Lanes
-from edge.log.producers import started, stopped
 from edge.log.questions import Questions
 from edge.log.small import SmallTopic
 from schemas.codec import Codec
 from schemas.partition import partition_of
 from schemas.registry import missing
 from schemas.settings import Settings
+from schemas.stopping import closed
 from schemas.topics import CLAIMS, CONFIG, CONTROL, EVENTS, SCHEMAS
 
 log = structlog.get_logger()
 _TOPICS = (EVENTS, CONTROL, CLAIMS, CONFIG, SCHEMAS)
+DRAIN_S = 1.0
+"""At the stop of an edge: its generations have waited for their ends already."""
 SETTLE_MARGIN_S = 5.0
 """A future of a producer that was stopped may never resolve: it is given up so long after its request time-out."""
 
@@ -103,9 +106,9 @@ class KafkaLog:
         await self._announce()
 
     async def stop(self) -> None:
-        """See EventLog. What no broker takes within the delivery time is given up: whose end it was, the finder ends."""
+        """See EventLog. What no broker has taken by then is given up: whose end it was, the finder ends."""
         try:
-            async with asyncio.timeout(self._settings.log.delivery_s):
+            async with asyncio.timeout(DRAIN_S):
                 await self._lanes.drain()
         except TimeoutError:
             log.warning("the log does not take what is left, stopping without")
@@ -114,12 +117,11 @@ class KafkaLog:
         await self._close()
 
     async def _close(self) -> None:
-        for client in self._clients:
-            await client.close()
-        await asyncio.gather(*self._retired, return_exceptions=True)
-        for producer in self._producers:
-            await stopped(producer)
-        await self._asker.stop()
+        clients = [closed(client.close(), CONNECTIONS_S) for client in self._clients]
+        producers = map(stopped, self._producers)
+        await asyncio.gather(
+            *clients, *producers, stopped(self._asker), *self._retired, return_exceptions=True
+        )
 
     def append(
         self, partition: int, key: bytes, values: Sequence[bytes], on_ack: OnAck, on_fail: OnFail
@@ -231,7 +233,7 @@ class KafkaLog:
                         held.append(self._codec.learn(record.value.decode()))
             return held
         finally:
-            await consumer.stop()
+            await stopped(consumer)
 
     async def _send_one(self, topic: str, key: bytes, value: bytes, partition: int) -> int:
         """Append one record to a topic beside the events; its offset. A producer that failed is not used again."""

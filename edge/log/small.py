@@ -15,6 +15,7 @@ from aiokafka.errors import KafkaError
 from aiokafka.structs import TopicPartition
 
 from edge.log import Placed
+from edge.log.connections import stopped
 from schemas.topics import Topic
 
 log = structlog.get_logger()
@@ -72,4 +73,4 @@ class SmallTopic:
                 # The position passes records that compaction has taken away; a record's own offset would not
                 left = {tp for tp in left if await consumer.position(tp) < end[tp]}
         finally:
-            await consumer.stop()
+            await stopped(consumer)

@@ -22,6 +22,7 @@ from aiokafka.errors import (
 )
 
 from pipeline.fold import Safe
+from pipeline.kafka.closing import close
 from schemas.errors import TokentrailError, Transient
 from schemas.settings import Kafka
 from schemas.topics import EVENTS
@@ -37,7 +38,8 @@ POLL_MS = 200
 RECORDS_PER_POLL = 2_000
 COMMIT_READ_TRIES = 20
 COMMIT_READ_BACKOFF_S = 0.25
-STOP_LIMIT_S = 5.0
+STOP_LIMIT_S = 3.0
+"""A static member says nothing when it leaves: only its connections are closed."""
 METADATA_PREFIX = "v1:"
 
 log = structlog.get_logger(__name__)
@@ -103,14 +105,9 @@ class FoldConsumer:
         self._client.subscribe([EVENTS.name], listener=_Listener(self))
 
     async def stop(self) -> None:
-        """Leave; commit before. Where no broker answers, the process ends without saying so."""
-        if self._client is None:
-            return
-        try:
-            async with asyncio.timeout(STOP_LIMIT_S):
-                await self._client.stop()
-        except TimeoutError:
-            log.warning("the consumer did not leave in time")
+        """Leave; commit before. Where no broker answers, the process ends without saying so to it."""
+        if self._client is not None:
+            await close(self._client, STOP_LIMIT_S)
 
     async def batches(self) -> Mapping[int, Sequence[Any]]:
         """The next records by partition (``key``, ``value``, ``offset``), empty after ``POLL_MS`` without any.

@@ -8,21 +8,20 @@ import asyncio
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-import structlog
 from aiokafka import AIOKafkaProducer
 from aiokafka.errors import KafkaError, MessageSizeTooLargeError
 
+from pipeline.kafka.closing import close
 from schemas.errors import Transient
 from schemas.settings import Kafka
 
 BATCH_BYTES_MAX = 1 << 20
 """One open batch per partition is the client's whole buffer: large enough that one slow partition stalls no other."""
 RETRY_BACKOFF_MS = 50
-STOP_LIMIT_S = 5.0
+STOP_LIMIT_S = 3.0
+"""Nothing is left to be sent by then: whoever sent has waited for the acknowledgement."""
 UNRESOLVED_S = 5.0
 """Futures of a stopped client may never resolve: so long after the request time-out they are given up."""
-
-log = structlog.get_logger(__name__)
 
 
 class Message(NamedTuple):
@@ -67,7 +66,7 @@ class Producer:
         try:
             await client.start()
         except KafkaError as error:
-            await client.stop()
+            await close(client, STOP_LIMIT_S)
             raise Transient(f"no producer: {error!r}") from error
         return client
 
@@ -75,9 +74,9 @@ class Producer:
         """Close. Whatever was to be acknowledged has been awaited by whoever sent it."""
         client, self._client = self._client, None
         if client is not None:
-            await _close(client, STOP_LIMIT_S)
+            await close(client, STOP_LIMIT_S)
         if self._closing:
-            await asyncio.wait(self._closing)
+            await asyncio.wait(self._closing, timeout=STOP_LIMIT_S)
 
     async def send_all(self, messages: Sequence[Message]) -> None:
         """Send in order; returns when each is acknowledged. Transient: some may be, and all are to be sent again."""
@@ -102,7 +101,7 @@ class Producer:
             return  # another sender met the same failure before
         self._client = None
         limit_s = self._settings.request_timeout_ms / 1000 + UNRESOLVED_S
-        closing = asyncio.create_task(_close(client, limit_s))
+        closing = asyncio.create_task(close(client, limit_s))
         self._closing.add(closing)
         closing.add_done_callback(self._closing.discard)
 
@@ -116,11 +115,3 @@ async def _send(client: Any, message: Message) -> asyncio.Future[Any]:
         headers=list(message.headers),
     )
     return future
-
-
-async def _close(client: Any, limit_s: float) -> None:
-    try:
-        async with asyncio.timeout(limit_s):
-            await client.stop()
-    except (KafkaError, TimeoutError) as error:
-        log.warning("a producer did not close", error=repr(error))

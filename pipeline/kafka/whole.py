@@ -6,10 +6,12 @@ Before: ``schema_topic``. After: the broker.
 from aiokafka import AIOKafkaConsumer, TopicPartition
 from aiokafka.errors import KafkaError
 
+from pipeline.kafka.closing import close
 from schemas.errors import Transient
 from schemas.settings import Kafka
 
 POLL_MS = 200
+CLOSE_S = 3.0
 
 
 async def read_whole(settings: Kafka, topic: str) -> list[tuple[bytes | None, bytes | None]]:
@@ -33,5 +35,5 @@ async def read_whole(settings: Kafka, topic: str) -> list[tuple[bytes | None, by
     except KafkaError as error:
         raise Transient(f"{topic} cannot be read: {error!r}") from error
     finally:
-        await consumer.stop()
+        await close(consumer, CLOSE_S)
     return records

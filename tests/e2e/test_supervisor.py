@@ -72,7 +72,10 @@ async def rows_of(state, generation_ids):
 
 
 async def test_every_process_may_be_killed(tmp_path):
-    """Each process killed with -9 comes back on its port, a second `up` only tells, a killed supervisor is replaced."""
+    """Each process killed with -9 comes back on its port, a second `up` only tells, a killed supervisor is replaced.
+
+    A stop while the log is frozen is a stop in order.
+    """
     folder = Folder(tmp_path / "stack")
     with supervised(folder) as first:
         state = await asyncio.to_thread(ready_state, folder, first)
@@ -122,8 +125,13 @@ async def test_every_process_may_be_killed(tmp_path):
                 generations.append(await stream_whole(after, key))
                 counted = await rows_of(after, generations)
                 assert {counted[generation] for generation in generations} == {1}
-                heir.send_signal(signal.SIGTERM)
+                os.kill(next(p.pid for p in after.processes if p.name == "kafka"), signal.SIGSTOP)
+                heir.send_signal(signal.SIGINT)
                 assert await asyncio.to_thread(heir.wait, 60) == 0
+                said = (tmp_path / "up.txt").read_text()
+                assert (
+                    "killed" not in said[said.rindex("stopping") :]
+                )  # the frozen log was woken, and took the commits
                 assert folder.read_state() is None
                 assert [p.name for p in after.processes if start_mark(p.pid) == p.mark] == []
         finally:

@@ -60,15 +60,21 @@ class NoBroker:
         """Wait for what was queued."""
         await asyncio.Event().wait()
 
+    @property
+    def client(self):
+        """Its connections."""
+        return SimpleNamespace(close=nothing)
+
 
 async def nothing(*_):
     """Stop at once."""
 
 
 async def test_an_edge_without_a_broker_stops(monkeypatch):
-    """Records wait for a broker that never comes back: a stop gives them up after the delivery time."""
-    monkeypatch.setattr("edge.log.producers.STOP_LIMIT_S", 0.05)
-    log = KafkaLog(settings_of(log={"delivery_s": 0.05}), CODEC)
+    """Records wait for a broker that never comes back: a stop gives them up after its time."""
+    monkeypatch.setattr("edge.log.connections.STOP_LIMIT_S", 0.05)
+    monkeypatch.setattr("edge.log.kafka.DRAIN_S", 0.05)
+    log = KafkaLog(settings_of(), CODEC)
     log._producers = [NoBroker()]
     log._fetcher = log._asker = SimpleNamespace(stop=nothing)
     log.append(0, b"key", [b"value"], lambda _: None, lambda _: None)

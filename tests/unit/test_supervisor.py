@@ -136,6 +136,47 @@ async def test_a_child_that_ignores_the_signal_is_killed(supervisor, tmp_path):
     assert any("killed" in line for line in supervisor.said)
 
 
+async def test_a_stop_wakes_who_is_frozen_before_anybody_is_asked_to_end(supervisor, tmp_path):
+    """A worker ends only once the log under it answers, which was frozen: the log is woken first, and asked last."""
+    log, worker = tmp_path / "log", tmp_path / "worker"
+    beats = (
+        "import signal,sys,time; signal.signal(signal.SIGTERM, lambda *_: sys.exit(0)); {go}\n"
+        f"while True: open('{log}','a').write('.'); time.sleep(0.02)"
+    )
+    waits = (
+        "import os,signal,sys,time\n"
+        "def end(*_):\n"
+        f"    size = os.path.getsize('{log}')\n"
+        f"    while os.path.getsize('{log}') == size: time.sleep(0.01)\n"
+        f"    open('{worker}','w').write('committed'); sys.exit(0)\n"
+        "signal.signal(signal.SIGTERM, end); {go}; time.sleep(60)"
+    )
+    await supervisor.start([service(tmp_path, "log", tier=0, code=beats)])
+    await supervisor.start([service(tmp_path, "worker", tier=1, code=waits, grace_s=30)])
+    await until(log.exists)
+    os.kill(next(p.pid for p in supervisor.running if p.name == "log"), signal.SIGSTOP)
+    await supervisor.stop()
+    assert worker.read_text() == "committed"
+    assert not [line for line in supervisor.said if "killed" in line]
+
+
+async def test_who_is_in_a_hurry_waits_for_nobody(tmp_path):
+    """Children that take their time are killed once ``hurry`` is set, those too whose turn had not come."""
+    said, hurry = Said(), asyncio.Event()
+    supervisor = Supervisor(tmp_path / "logs", said, lambda: None, hurry)
+    both = [service(tmp_path, name, tier=n, code=STUBBORN, grace_s=600) for n, name in enumerate("ab")]
+    await supervisor.start(both)
+    stopping = asyncio.create_task(supervisor.stop())
+    await asyncio.sleep(0)
+    hurry.set()
+    await asyncio.wait_for(stopping, 60)
+    assert supervisor.running == []
+    assert [line for line in said if "no more waiting: killed" in line] == [
+        "b: no more waiting: killed",
+        "a: no more waiting: killed",
+    ]
+
+
 async def test_stop_during_the_delay_does_not_start_again(supervisor, tmp_path):
     """A stop that comes while a dead child waits for its next start ends at once and starts nothing."""
     await supervisor.start([service(tmp_path, "a")])

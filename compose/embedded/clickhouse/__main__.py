@@ -3,7 +3,7 @@
 Purpose: take the folder (or say who holds it), bind the port, give up the host, open the engine, serve, stop in
 order. The order is the point: the port before the sandbox (which forbids nothing that is already open), the sandbox
 before the engine (whose threads inherit it). Exit codes: 0 stopped on request, 2 cannot start, 3 folder busy, 4 port
-busy; the reason is the last line of stderr.
+busy, 75 asked to stop and not done in its time; the reason is the last line of stderr.
 
 Before it in the flow: ``process`` (which starts it). After it: ``holder``, ``sandbox``, ``engine``, ``server``.
 """
@@ -18,7 +18,8 @@ from pathlib import Path
 
 from compose.embedded.clickhouse import holder, sandbox
 from compose.embedded.clickhouse.errors import PortBusyError, QueryError, StartError
-from compose.embedded.clickhouse.process import environment
+from compose.embedded.clickhouse.process import STOP_LIMIT_S, environment
+from schemas.stopping import Deadline
 
 _LOOPBACK = frozenset({"127.0.0.1", "::1", "localhost"})
 # Half of the machine for the engine, as a server of its own would be given less than all.
@@ -127,7 +128,13 @@ def _serve(folder: Path, listener: socket.socket, publish: Callable[[], None], p
         raise StartError(f"The engine cannot open {folder}: {error.text}") from error
     application = ClickHouseHttp(engine, Account(password=password))
     publish()
-    serve(application, listener)
+    serve(application, listener, Deadline(STOP_LIMIT_S, _tell_cut))
+
+
+def _tell_cut() -> None:
+    sys.stderr.write(
+        f"Not closed {STOP_LIMIT_S:.0f} s after the signal: ending so. Nothing acknowledged is lost.\n"
+    )
 
 
 if __name__ == "__main__":

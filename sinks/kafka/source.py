@@ -1,17 +1,16 @@
-"""The log as a sink reads it, and the two small topics beside it. The only file here that imports aiokafka.
+"""The log as a sink reads it.
 
 A partition begins where its group's commit stands, or at its beginning if there is none; aiokafka's own reset is off,
 since it would skip what retention took without a word (here: ``LostRange``, which ends the process). Partitions are
 paused as the first statement of the assignment callback, because aiokafka hands out records while it runs and swallows
 what it raises: a failure is kept and raised by the next ``read``.
 
-Before: Kafka. After: ``loop``.
+Before: Kafka, ``small``. After: ``loop``.
 """
 
 from __future__ import annotations
 
 import asyncio
-import time
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 import aiokafka
@@ -21,21 +20,21 @@ from aiokafka.coordinator.assignors.range import RangePartitionAssignor
 from aiokafka.errors import (
     CommitFailedError,
     IllegalStateError,
-    KafkaConnectionError,
     NoOffsetForPartitionError,
     OffsetOutOfRangeError,
 )
 from aiokafka.structs import TopicPartition
 
-from schemas.errors import Poison, TokentrailError, Transient
-from schemas.topics import DEAD_LETTER_HEADERS, DEAD_LETTERS, SCHEMAS, sink_group
+from schemas.errors import TokentrailError
+from schemas.topics import sink_group
+from sinks.kafka.connection import close, connect
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
-    from schemas.codec import Codec
     from schemas.settings import Kafka
     from sinks.batch import RawRecord
+    from sinks.kafka.small import KafkaGraveyard
     from sinks.store import Table
 
 READ_RECORDS = 5_000
@@ -99,12 +98,12 @@ class KafkaSource:
 
     async def start(self, member: Member) -> None:
         """Join the group."""
-        await _connect(self._consumer, self._settings)
+        await connect(self._consumer, self._settings)
         self._consumer.subscribe([self._topic], listener=_Listener(self, member))
 
     async def stop(self) -> None:
         """Leave the group, so that another member takes over at once. Everything settled was committed before."""
-        await self._consumer.stop()
+        await close(self._consumer)
 
     async def placed(self) -> None:
         """Wait until partitions were assigned and reading can begin."""
@@ -213,88 +212,3 @@ class _Listener(ConsumerRebalanceListener):  # type: ignore[misc]  # the vendor 
     async def on_partitions_assigned(self, assigned: set[TopicPartition]) -> None:
         self._source.pause(assigned)
         await self._source.assigned(assigned, self._member)
-
-
-class KafkaGraveyard:
-    """The dead letters: the original bytes, with where they lay and why, acknowledged before anything moves on."""
-
-    def __init__(self, settings: Kafka, now_us: Callable[[], int] = lambda: time.time_ns() // 1000) -> None:
-        self._settings = settings
-        self._now_us = now_us
-        self._producer = aiokafka.AIOKafkaProducer(
-            bootstrap_servers=settings.bootstrap_servers,
-            acks="all",
-            enable_idempotence=True,
-            request_timeout_ms=settings.request_timeout_ms,
-            metadata_max_age_ms=settings.metadata_max_age_ms,
-        )
-
-    async def start(self) -> None:
-        """Connect; raises Transient where no broker answers."""
-        await _connect(self._producer, self._settings)
-
-    async def stop(self) -> None:
-        """Let go."""
-        await self._producer.stop()
-
-    async def bury(self, record: RawRecord, stage: str, reason: str, detail: str) -> None:
-        """Write a dead letter; returns when Kafka has acknowledged it."""
-        said = (
-            record.topic,
-            str(record.partition),
-            str(record.offset),
-            stage,
-            reason,
-            detail,
-            str(self._now_us()),
-        )
-        headers = [(name, text.encode()) for name, text in zip(DEAD_LETTER_HEADERS, said, strict=True)]
-        value = (
-            b"" if record.key is None and record.value is None else record.value
-        )  # aiokafka sends no two nulls
-        await self._producer.send_and_wait(DEAD_LETTERS.name, value=value, key=record.key, headers=headers)
-
-
-class KafkaSchemas:
-    """The schemas topic, read from its beginning by whoever meets a fingerprint that it does not know."""
-
-    def __init__(self, settings: Kafka, codec: Codec) -> None:
-        self._settings = settings
-        self._codec = codec
-        self._one_at_a_time = asyncio.Lock()
-
-    async def refresh(self) -> None:
-        """Learn what is published. What is no schema there is left to those who need it."""
-        async with self._one_at_a_time:
-            consumer = aiokafka.AIOKafkaConsumer(
-                bootstrap_servers=self._settings.bootstrap_servers,
-                auto_offset_reset="none",
-                enable_auto_commit=False,
-                request_timeout_ms=self._settings.request_timeout_ms,
-            )
-            await _connect(consumer, self._settings)
-            try:
-                await self._read_all(consumer)
-            finally:
-                await consumer.stop()
-
-    async def _read_all(self, consumer: aiokafka.AIOKafkaConsumer) -> None:
-        tp = TopicPartition(SCHEMAS.name, 0)
-        begin = (await consumer.beginning_offsets([tp]))[tp]
-        end = (await consumer.end_offsets([tp]))[tp]
-        consumer.assign([tp])
-        consumer.seek(tp, begin)
-        while await consumer.position(tp) < end:
-            for record in (await consumer.getmany(tp, timeout_ms=1000)).get(tp, []):
-                try:
-                    self._codec.learn((record.value or b"").decode())
-                except (Poison, UnicodeDecodeError) as error:
-                    _log.warning("not a schema", offset=record.offset, error=str(error))
-
-
-async def _connect(client: aiokafka.AIOKafkaConsumer | aiokafka.AIOKafkaProducer, settings: Kafka) -> None:
-    try:
-        await client.start()
-    except KafkaConnectionError as error:
-        await client.stop()
-        raise Transient(f"no broker answers at {settings.bootstrap_servers}") from error
