@@ -85,6 +85,11 @@ class Registry:
             return False
         return sum(entry.generation.state is not State.FINALIZED for entry in self.running()) >= most
 
+    def log_lag_ms(self) -> float:
+        """How long the oldest record that is not acknowledged has waited, of all that runs here."""
+        sent = [entry.driver.recorder.oldest_unacked_us for entry in self.running()]
+        return max((self._now_us() - at_us for at_us in sent if at_us is not None), default=0) / 1000
+
     def unacked_share(self) -> int:
         """How many bytes of one generation may wait for the log: one more share does not make the whole larger.
 
@@ -285,13 +290,8 @@ class Registry:
         if left_us > 0:
             self._arm_grace(entry, left_us / 1e6)
         else:
-            self._abandon(entry)
-
-    def _abandon(self, entry: Entry) -> None:
-        generation = entry.generation
-        model = self._metrics.model(generation.identity.start.model)
-        self._metrics.aborts.labels("client_abort", model).inc()
-        self.cancel(generation.id, CancelRequested(mode="hard", reason="client_disconnect", source="edge"))
+            gone = CancelRequested(mode="hard", reason="client_disconnect", source="edge")
+            self.cancel(entry.generation.id, gone)
 
 
 def _nobody(generation_id: str, said: ToolStatus, *, noted: bool) -> None:

@@ -56,7 +56,7 @@ class EdgeService:
         self.log = event_log
         self.codec = codec
         self.clock = clock
-        self.metrics = Metrics(settings.models)
+        self.metrics = Metrics(settings.models, clock.now_us)
         self.keys = Keys(settings.keys, clock.wall_us)
         self.registry = Registry(settings, self.metrics, clock.now_us)
         self.configured = Configured(
@@ -67,7 +67,7 @@ class EdgeService:
         self.desk = Desk(*of_log, self.archive, self.configured, self.keys.ids_of)
         self.health = Health(settings)
         self.admission = Admission(settings, clock.now_us, self.metrics.waiting.set_function)
-        self.metrics.watch(self.health, settings.providers, clock.now_us)
+        self.metrics.watch(self.health, settings.providers, self.registry.log_lag_ms)
         self.upstream = Upstream(settings.timeout.connect_s, settings.limit.upstream_head_bytes)
         self.signing = Signing(settings.secrets.cursor)
         self.stopping = False
@@ -242,9 +242,9 @@ class EdgeService:
             caller, dialect.name, request, targets, headers, key_hash, slot.waited_us
         )
         settings, clock = self.settings, self.clock
-        lease_us = int(settings.pipeline.orphan_after_s * 500_000)
-        told = (self.log, self.codec, clock, settings.edge.id, lease_us)
+        told = (self.log, self.codec, clock, settings.edge.id, int(settings.pipeline.orphan_after_s * 5e5))
         recorder = Recorder(generation, *told, lambda reason: self._log_failed(entry, reason))
+        recorder.published = self.metrics.publish_ms.observe
         driver = Driver(
             generation, recorder, request, dialect, targets, self.upstream, settings, clock, self.health
         )

@@ -10,6 +10,7 @@ from typing import Any
 
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
+from edge.asgi.parting import Parting
 from schemas.settings import Limit
 
 _REFUSED = "HTTP/1.1 {}\r\ncontent-type: text/plain\r\ncontent-length: {}\r\nx-should-retry: false\r\nconnection: close\r\n\r\n{}"
@@ -27,6 +28,7 @@ class Connection(HttpToolsProtocol):
         self._fields_bytes = 0
         self._unread_bytes = 0
         self._moved = False
+        self._parting = Parting()
         self._head_due: asyncio.TimerHandle | None = None
         self._rest_due: asyncio.TimerHandle | None = None
 
@@ -36,10 +38,15 @@ class Connection(HttpToolsProtocol):
         self._await_head()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Wait for nothing any more."""
+        """Wait for nothing any more, and know why."""
+        self._parting.lost(exc)
         self._head_came()
         self._rest_came()
         super().connection_lost(exc)
+
+    def eof_received(self) -> None:
+        """The client closed its side; the transport closes ours."""
+        self._parting.by_client()
 
     def data_received(self, data: bytes) -> None:
         """Bytes of a request; too many that are neither a whole head nor a body are refused."""
@@ -58,6 +65,7 @@ class Connection(HttpToolsProtocol):
         self._fields_bytes = 0
         self._await_head()
         super().on_message_begin()
+        self._parting.told_in(self.scope)  # type: ignore[arg-type]  # the server's own type of it is closed
 
     def on_header(self, name: bytes, value: bytes) -> None:
         """One field, of the head or of a trailer."""

@@ -12,10 +12,12 @@ import asyncio
 from collections.abc import Awaitable, Callable, MutableMapping
 from typing import Any
 
+from edge.asgi.parting import of_code, of_terminal, parting_of
 from edge.follow import Follower, Hole, LogSilent, OffsetGone
 from edge.generation import Generation, Head
 from edge.reading.frames import Frames
 from edge.sse import comment_line
+from schemas.events import LogEvent
 from schemas.outcomes import ERRORS
 
 Message = MutableMapping[str, Any]
@@ -36,13 +38,13 @@ class Hooks:
     def opened(self) -> None:
         """The connection reads from now on."""
 
-    def closed(self) -> None:
-        """The connection reads no more."""
+    def closed(self, because: str | None) -> None:
+        """The connection reads no more; ``because``: why its stream ended before its time (``parting``), None: it did not."""
 
     def unread(self) -> None:
         """Only the head was asked for; neither of the two above is said."""
 
-    def emitted(self, *, first: bool, terminal: bool) -> None:
+    def emitted(self, *, first: bool, terminal: LogEvent | None) -> None:
         """The first frame with content was written, or the terminal was."""
 
     async def remote(self) -> None:
@@ -93,6 +95,7 @@ class EventStream:
         self._send: Send | None = None
         self._head_out: asyncio.Task[None] | None = None
         self._ended = False
+        self._because: str | None = None
         self._first = True
         self._content_told = False
         self._beat: asyncio.TimerHandle | None = None
@@ -119,13 +122,14 @@ class EventStream:
             if pump.done():
                 pump.result()
         finally:
+            self._because = parting_of(scope, pump, watch) or self._because
             self._ended = True
             self._beat.cancel()
             for task in (pump, watch, remote, *self._side):
                 task.cancel()
             await asyncio.gather(pump, watch, remote, *self._side, return_exceptions=True)
             self._follower.close()
-            self._hooks.closed()
+            self._hooks.closed(self._because)
 
     def send_again(self, frames: bytes) -> bool:
         """Write resent frames between the others; False where nothing is written, or the last ones are not out yet.
@@ -208,18 +212,21 @@ class EventStream:
         if self._first:
             body = self._frames.first(body, self._resumed_from)
             self._first = False
-        terminal = events[-1].event.is_terminal
-        if terminal:
-            self._ended = True
+        last = events[-1].event
+        terminal = last if last.is_terminal else None
+        if terminal is not None:
+            self._ended, self._because = True, of_terminal(terminal)
         await send({"type": "http.response.body", "body": body, "more_body": True})
         first = not self._content_told and any(d.event.has_content for d in events)
-        if first or terminal:
+        if first or terminal is not None:
             self._content_told = self._content_told or first
             self._hooks.emitted(first=first, terminal=terminal)
 
     async def _refuse(self, head: Head, send: Send) -> None:
         """A failure before the first valid event keeps its own status and the dialect's own body."""
         self._ended = True
+        end = None if self._generation is None else self._generation.terminal
+        self._because = of_code(head.code or "") if end is None else of_terminal(end.event)
         row = ERRORS[head.code or "upstream_error"]
         headers = [
             *self._headers,
@@ -231,7 +238,7 @@ class EventStream:
 
     async def _break_off(self, code: str, message: str, send: Send) -> None:
         """An unnumbered error: not the terminal, but nothing is written behind it either."""
-        self._ended = True
+        self._ended, self._because = True, of_code(code)
         await send(
             {
                 "type": "http.response.body",

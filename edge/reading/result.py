@@ -9,6 +9,7 @@ import asyncio
 import orjson
 
 from edge.asgi.emit import Hooks, Message, Receive, Send, advice, changed, gone
+from edge.asgi.parting import of_code, of_terminal, parting_of
 from edge.dialects import Dialect
 from edge.driving.ending import head_of_event
 from edge.follow import Follower, Hole, LogSilent, OffsetGone
@@ -101,11 +102,11 @@ class WholeAnswer:
         self._headers = headers
         self._hooks = hooks
         self._wait_ms: int | None = None
+        self._because: str | None = None
         self._generation = generation
 
     async def __call__(self, scope: Message, receive: Receive, send: Send) -> None:
         """Serve the connection."""
-        del scope
         self._hooks.opened()
         loop = asyncio.get_running_loop()
         answer, watch = loop.create_task(self._answer()), loop.create_task(gone(receive))
@@ -114,11 +115,12 @@ class WholeAnswer:
             if answer.done():
                 await self._send(*answer.result(), send)
         finally:
+            because = parting_of(scope, answer, watch) or self._because
             for task in (answer, watch):
                 task.cancel()
             await asyncio.gather(answer, watch, return_exceptions=True)
             self._follower.close()
-            self._hooks.closed()
+            self._hooks.closed(because)
 
     async def _answer(self) -> tuple[int, bytes, bool]:
         events: list[LogEvent] = []
@@ -127,15 +129,17 @@ class WholeAnswer:
                 events.extend(delivered.event for delivered in await self._follower.read())
         except (Hole, OffsetGone, LogSilent) as error:
             return self._failure(_code_of(error))
+        self._because = of_terminal(events[-1])
         head = await _head(self._dialect, events, self._generation)
         if not head.ok:
             self._wait_ms = head.retry_after_ms
             return head.status, head.body, ERRORS[head.code or "upstream_error"].retryable
-        self._hooks.emitted(first=True, terminal=True)
+        self._hooks.emitted(first=True, terminal=events[-1])
         return body_of(self._dialect, events)
 
     def _failure(self, code: str) -> tuple[int, bytes, bool]:
         row = ERRORS[code]
+        self._because = of_code(code)
         return row.status, orjson.dumps(error_body(self._dialect.name, code, row.meaning)), row.retryable
 
     async def _send(self, status: int, body: bytes, retry: bool, send: Send) -> None:  # noqa: FBT001

@@ -25,7 +25,7 @@ from edge.reading.readings import Crowded
 from edge.routes import documented
 from edge.service import Busy, EdgeService
 from schemas.errors import TokentrailError
-from schemas.events import ClientReader
+from schemas.events import ClientReader, LogEvent
 from schemas.failures import error_body
 from schemas.ids import uuid7
 from schemas.outcomes import ERRORS
@@ -192,13 +192,14 @@ class ReaderHooks(Hooks):
             self._generation.reading[self.reader_id] = self._follower.reading
             self._service.registry.attach(self._generation, reader)
 
-    def closed(self) -> None:
+    def closed(self, because: str | None) -> None:
         """See Hooks."""
         self._seat.leave()
+        self._service.metrics.stream_ended(self._model, because)
         self._service.registry.streams.pop((self._follower.generation_id, self.reader_id), None)
         if self._generation is not None:
             last = self._follower.reading.next_seq - 1
-            reason = "ended" if self._ended else "connection_lost"
+            reason = "ended" if self._ended or because is None else because
             reader = ClientReader(
                 reader_id=self.reader_id, last_seq=last if last >= 0 else None, reason=reason
             )
@@ -209,7 +210,7 @@ class ReaderHooks(Hooks):
         """See Hooks."""
         self._seat.leave()
 
-    def emitted(self, *, first: bool, terminal: bool) -> None:
+    def emitted(self, *, first: bool, terminal: LogEvent | None) -> None:
         """See Hooks."""
         if self._first_us is None and first:
             self._first_us = now_us = self._service.clock.now_us()
@@ -218,8 +219,8 @@ class ReaderHooks(Hooks):
             )
             if self._generation is not None and self._generation.first_emit_us is None:
                 self._generation.first_emit_us = now_us - self._generation.accepted_us
-        self._ended = self._ended or terminal
-        if terminal and self._first_us is not None:
+        self._ended = self._ended or terminal is not None
+        if terminal is not None and self._first_us is not None:
             now_us = self._service.clock.now_us()
             self._service.metrics.last_token_ms.labels(self._model).observe((now_us - self._first_us) / 1000)
 

@@ -8,12 +8,13 @@ import asyncio
 import contextlib
 import functools
 import hashlib
-import socket
 import time
 
 import uvicorn
 
-from edge.app import build_app
+from edge.app import build_app, listen
+from edge.asgi.connection import bounded
+from edge.asgi.direct import Direct
 from edge.clock import system_clock
 from edge.log import LogAway
 from edge.log.memory import MemoryLog
@@ -125,10 +126,10 @@ class Edge:
 async def running_edge(settings, log):
     """Serve until the block is left; every test's clients are closed by then."""
     service = EdgeService(settings, log, codec(), system_clock())
-    listening = socket.socket(socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_TCP)
-    listening.bind(("127.0.0.1", 0))  # the loop sends without delay only on a socket that is known to be TCP
+    listening = listen("127.0.0.1", 0)
     config = uvicorn.Config(
-        build_app(service),
+        Direct(build_app(service)),
+        http=bounded(settings.limit),
         log_config=None,
         access_log=False,
         server_header=False,

@@ -141,9 +141,9 @@ async def test_however_a_reader_leaves_the_policy_holds(front):
     """``cancel`` ends at once, ``grace`` after the grace time, ``continue`` never; it is on record; neighbours live on."""
     left = await asyncio.gather(*(left_by(front, how) for how in WAYS))
     records = await front.records([generation_id for ids in left for generation_id in ids.values()])
-    for ids in left:
+    for how, ids in zip(WAYS, left, strict=True):
         for policy, generation_id in ids.items():
-            on_record(policy, records[generation_id])
+            on_record(policy, how, records[generation_id])
 
 
 async def test_a_reader_that_leaves_in_silence_is_told_of(front):

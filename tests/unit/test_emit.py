@@ -28,11 +28,11 @@ class Recorded(Hooks):
     def opened(self):
         self.said.append("opened")
 
-    def closed(self):
-        self.said.append("closed")
+    def closed(self, because):
+        self.said.append(("closed", because))
 
     def emitted(self, *, first, terminal):
-        self.said.append(("emitted", first, terminal))
+        self.said.append(("emitted", first, terminal is not None))
 
     async def remote(self):
         self.remotes += 1
@@ -226,7 +226,7 @@ async def test_a_disconnect_ends_the_response_and_nothing_else():
     writer.text("a")
     await connection.until(b"data: a\n\n")
     await connection.hang_up()
-    assert hooks.said == ["opened", ("emitted", True, False), "closed"]
+    assert hooks.said == ["opened", ("emitted", True, False), ("closed", "client_abort")]
     assert hooks.remotes == 1
     assert hooks.remote_ended
     writer.text("b")
@@ -242,7 +242,7 @@ async def test_a_disconnect_while_the_socket_is_full_ends_it_too():
     connection.writable.clear()
     await turns()
     await connection.hang_up()
-    assert hooks.said[-1] == "closed"
+    assert hooks.said[-1] == ("closed", "client_abort")
 
 
 async def test_a_slow_client_does_not_slow_the_log():
@@ -296,4 +296,4 @@ async def test_content_and_terminal_are_told_to_the_owner():
     await connection.until(b"data: a\n\n")
     writer.end()
     await connection.done()
-    assert hooks.said == ["opened", ("emitted", True, False), ("emitted", False, True), "closed"]
+    assert hooks.said == ["opened", ("emitted", True, False), ("emitted", False, True), ("closed", None)]
