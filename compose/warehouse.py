@@ -11,7 +11,7 @@ from typing import Any
 from schemas.errors import TokentrailError
 from schemas.settings import ClickHouse
 from sinks import migrate as migrations
-from sinks.clickhouse import ClickHouseStore, connect
+from sinks.clickhouse import ANSWER_S, ClickHouseStore, connect
 from sinks.store import Refused, Unavailable
 
 Row = dict[str, Any]
@@ -22,10 +22,10 @@ class WarehouseError(TokentrailError):
 
 
 @contextmanager
-def warehouse(settings: ClickHouse) -> Iterator[ClickHouseStore]:
-    """An open store, with its errors in words for people."""
+def warehouse(settings: ClickHouse, answer_s: int = ANSWER_S) -> Iterator[ClickHouseStore]:
+    """An open store, with its errors in words for people. ``answer_s``: how long a statement may be silent."""
     try:
-        store = connect(settings)
+        store = connect(settings, answer_s)
         try:
             yield store
         finally:

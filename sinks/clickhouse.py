@@ -89,10 +89,10 @@ FORMATS = {"UUID": "string", "DateTime64": "int", "Tuple": "tuple"}
 """How ``final`` shows values: as rows carry them."""
 
 
-def connect(settings: ClickHouse) -> ClickHouseStore:
-    """Open a store; raises Unavailable while the warehouse is away."""
+def connect(settings: ClickHouse, answer_s: int = ANSWER_S) -> ClickHouseStore:
+    """Open a store; raises Unavailable while the warehouse is away. ``answer_s``: how long a statement may be silent."""
     return ClickHouseStore(
-        settings.url, settings.user, settings.password.get_secret_value(), settings.database
+        settings.url, settings.user, settings.password.get_secret_value(), settings.database, answer_s
     )
 
 
@@ -104,10 +104,16 @@ class ClickHouseStore:
         user: who we are there.
         password: its password.
         database: where the tables are.
+        answer_s: how long a statement may be silent.
     """
 
     def __init__(
-        self, url: str, user: str = "default", password: str = "", database: str = "default"
+        self,
+        url: str,
+        user: str = "default",
+        password: str = "",
+        database: str = "default",
+        answer_s: int = ANSWER_S,
     ) -> None:
         parts = urlsplit(url)
         with _asking():
@@ -123,7 +129,7 @@ class ClickHouseStore:
                 tz_mode="aware",
                 compress=parts.hostname not in LOOPBACK,
                 connect_timeout=CONNECT_S,
-                send_receive_timeout=ANSWER_S,
+                send_receive_timeout=answer_s,
             )
         self._types: dict[str, list[Any]] = {}
 

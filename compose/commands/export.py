@@ -21,6 +21,8 @@ from sinks.exports.render import Form
 from sinks.exports.tally import Money
 
 app = typer.Typer(no_args_is_help=True, help="Files for finance.")
+ANSWER_S = 3600
+"""Years of a busy tenant's ledger are compared before the first line of an answer comes."""
 NAMED_MAX = 10
 """Quarantined lines and dead letters that the terminal names; cover sheet and manifest, and SQL, name more."""
 
@@ -65,7 +67,7 @@ def bill(
     if side not in ("customer_charge", "provider_cost"):
         raise typer.BadParameter("customer_charge or provider_cost", param_hint="--side")
     order = Order(tenant, period, zone, side, form, draft=draft, with_earlier=with_earlier)
-    with warehouse(target_of(folder).warehouse) as store:
+    with warehouse(target_of(folder).warehouse, ANSWER_S) as store, err.status("reading the ledger"):
         made = export_bill(store, order, file.absolute(), now=datetime.now(UTC), closing_id=str(uuid4()))
     if as_json:
         print_json(_as_json(made))

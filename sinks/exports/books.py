@@ -16,6 +16,17 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from schemas.topics import ATTEMPTS as ATTEMPTS_TOPIC
 from schemas.topics import LEDGER as LEDGER_TOPIC
+from sinks.exports.questions import (
+    BESIDE,
+    CLOSINGS,
+    ENTRIES,
+    FIELDS,
+    LINES,
+    OWED,
+    POSITION,
+    SUMS,
+    UNREADABLE,
+)
 from sinks.exports.statement import Item, Kind
 from sinks.store import Table
 
@@ -27,29 +38,6 @@ if TYPE_CHECKING:
 
 BLOCK_LINES = 10_000
 """Lines of one insert: some MB."""
-FIELDS = (
-    "generation_id",
-    "attempt",
-    "bucket",
-    "revision",
-    "started",
-    "key_id",
-    "request_id",
-    "provider",
-    "model",
-    "quantity",
-    "unit_price",
-    "amount",
-    "currency",
-    "price_hash",
-    "policy_hash",
-    "usage_source",
-    "status",
-    "flags",
-    "content_hash",
-)
-"""What a bill keeps of a ledger line."""
-_BESIDE = ("conflicts", "stands_quantity", "stands_amount")
 BILLED_LINES = Table(
     name="billed_lines",
     topic=LEDGER_TOPIC,
@@ -63,7 +51,7 @@ BILLED_LINES = Table(
         "period",
         "sign",
         *FIELDS,
-        *_BESIDE,
+        *BESIDE,
     ),
     key=("tenant", "side", "closing", "number"),
 )
@@ -83,90 +71,6 @@ CLOSED_PERIODS = Table(
     ),
     key=("tenant", "side", "number", "closing"),
 )
-
-_KEY = "PARTITION BY generation_id, attempt"
-_HERE = f"""
-SELECT
-    *,
-    place = 1 AND record_hash = first_record AS stands,
-    anyIf(quantity, stands) OVER ({_KEY}, bucket, revision) AS stands_quantity,
-    anyIf(amount, stands) OVER ({_KEY}, bucket, revision) AS stands_amount
-FROM
-(
-    SELECT
-        *,
-        max(revision) OVER ({_KEY}) AS latest,
-        argMin(record_hash, `offset`) OVER ({_KEY}, revision) AS first_record,
-        row_number() OVER ({_KEY}, bucket, revision ORDER BY `offset` ASC) AS place,
-        count() OVER ({_KEY}, bucket, revision) - 1 AS conflicts
-    FROM ledger FINAL
-    WHERE tenant = {{tenant:String}} AND side = {{side:String}}
-        AND `offset` <= arrayElement({{offsets:Array(Int64)}}, indexOf({{partitions:Array(Int32)}}, `partition`))
-        AND has({{partitions:Array(Int32)}}, `partition`)
-)
-WHERE revision = latest AND started < fromUnixTimestamp64Micro({{until_us:Int64}}, 'UTC')
-"""  # noqa: S608 - our own names; the view ledger_current up to a position, and with what is set aside
-_BILLED = """
-SELECT * FROM billed_lines FINAL
-WHERE tenant = {tenant:String} AND side = {side:String} AND has({closings:Array(String)}, closing)
-    AND started < fromUnixTimestamp64Micro({until_us:Int64}, 'UTC')
-"""
-_GROUP = ("generation_id", "attempt", "bucket", "content_hash")
-_COLUMNS = ", ".join(FIELDS)
-_SAID = ", ".join(
-    f"anyIf(u.{name}, NOT turned) AS {name}" for name in (*FIELDS, *_BESIDE) if name not in _GROUP
-)
-_ENTRIES = f"""
-SELECT aside, {", ".join(_GROUP)}, sum(balance) AS owed, {_SAID}
-FROM
-(
-    SELECT {_COLUMNS}, toUInt64(conflicts) AS conflicts, stands_quantity, stands_amount,
-        NOT stands AS aside, 0 AS turned, 1 AS balance
-    FROM ({_HERE})
-    UNION ALL
-    SELECT {_COLUMNS}, conflicts, stands_quantity, stands_amount,
-        kind = 'quarantined' AS aside, sign < 0 AS turned, -sign AS balance
-    FROM ({_BILLED})
-) AS u
-GROUP BY aside, {", ".join(_GROUP)}
-HAVING owed != 0
-ORDER BY toString(generation_id), attempt, bucket, aside, owed, content_hash
-"""  # noqa: S608 - names of our own columns
-_OWED = f"""
-SELECT currency, sum(total) AS total
-FROM
-(
-    SELECT currency, ifNull(sum(amount), 0) AS total FROM ({_HERE}) WHERE stands GROUP BY currency
-    UNION ALL
-    SELECT currency, -ifNull(sum(amount), 0) AS total FROM ({_BILLED}) WHERE kind != 'quarantined' GROUP BY currency
-)
-GROUP BY currency
-"""  # noqa: S608
-_POSITION = """
-SELECT `partition` AS log_partition, max(`offset`) AS last_offset FROM ledger FINAL
-WHERE tenant = {tenant:String} AND side = {side:String} GROUP BY log_partition ORDER BY log_partition
-"""
-_CLOSINGS = """
-SELECT number, closing, period, zone, closed, lines, ledger_position FROM closed_periods FINAL
-WHERE tenant = {tenant:String} AND side = {side:String} ORDER BY number, closed, closing
-LIMIT 1 BY number
-"""
-_LINES = f"""
-SELECT kind, period, sign, {_COLUMNS}, {", ".join(_BESIDE)} FROM billed_lines FINAL
-WHERE tenant = {{tenant:String}} AND side = {{side:String}} AND closing = {{closing:String}} ORDER BY number
-"""  # noqa: S608
-_SUMS = """
-SELECT currency, count() AS lines, ifNull(sum(amount), 0) AS total FROM billed_lines FINAL
-WHERE tenant = {tenant:String} AND side = {side:String} AND closing = {closing:String} AND kind != 'quarantined'
-GROUP BY currency
-"""
-_UNREADABLE = """
-SELECT concat(topic, '/', toString(`partition`), '/', toString(`offset`)) AS place, reason FROM dead_letters FINAL
-WHERE has({topics:Array(String)}, topic) AND failed >= fromUnixTimestamp64Micro({from_us:Int64}, 'UTC')
-    AND `key` NOT IN (SELECT toString(generation_id) FROM generations WHERE tenant != {tenant:String})
-ORDER BY topic, `partition`, `offset`
-LIMIT {most:Int32}
-"""
 
 
 class Closing(NamedTuple):
@@ -200,40 +104,40 @@ class Books:
         """The chain, from its first link on."""
         return tuple(
             Closing(**row | {"ledger_position": json.loads(row["ledger_position"])})
-            for row in self._store.query(_CLOSINGS, self._who)
+            for row in self._store.query(CLOSINGS, self._who)
         )
 
     def snapshot(self, closings: tuple[Closing, ...], until_us: int) -> Snapshot:
         """The ledger as it stands now, beside these closings."""
-        rows = self._store.query(_POSITION, self._who)
+        rows = self._store.query(POSITION, self._who)
         position = {str(row["log_partition"]): int(row["last_offset"]) for row in rows}
         return Snapshot(closings, position, until_us)
 
     def entries(self, at: Snapshot) -> Iterator[dict[str, Any]]:
         """Where ledger and bills differ, as ``statement`` takes it, by generation, attempt and bucket."""
-        return self._store.stream(_ENTRIES, self._params(at))
+        return self._store.stream(ENTRIES, self._params(at))
 
     def owed(self, at: Snapshot) -> dict[str, Decimal]:
         """The ledger's sum minus that of all bills, by currency, as SQL has it."""
-        rows = self._store.query(_OWED, self._params(at))
+        rows = self._store.query(OWED, self._params(at))
         return {row["currency"]: Decimal(row["total"]) for row in rows}
 
     def lines(self, closing: Closing) -> Iterator[Item]:
         """What a closed bill says."""
-        for row in self._store.stream(_LINES, {**self._who, "closing": closing.closing}):
+        for row in self._store.stream(LINES, {**self._who, "closing": closing.closing}):
             kind, period, sign = Kind(row.pop("kind")), row.pop("period"), row.pop("sign")
             yield Item(kind, period, sign, row)
 
     def sums(self, closing: Closing) -> tuple[int, dict[str, Decimal]]:
         """How many lines a closed bill has, and their sum by currency, as SQL has them."""
-        rows = self._store.query(_SUMS, {**self._who, "closing": closing.closing})
+        rows = self._store.query(SUMS, {**self._who, "closing": closing.closing})
         return sum(row["lines"] for row in rows), {row["currency"]: Decimal(row["total"]) for row in rows}
 
     def unreadable(self, from_us: int, most: int) -> list[str]:
         """Places and reasons of attempts and ledger lines that could not be read since then, and may be this tenant's."""
         topics = [ATTEMPTS_TOPIC.name, LEDGER_TOPIC.name]
         asked = {**self._who, "topics": topics, "from_us": from_us, "most": most}
-        return [f"{row['place']} ({row['reason']})" for row in self._store.query(_UNREADABLE, asked)]
+        return [f"{row['place']} ({row['reason']})" for row in self._store.query(UNREADABLE, asked)]
 
     def keep(self, closing_id: str, period: str, items: Iterable[Item]) -> None:
         """Store the lines of a closing, which do not hold yet."""
@@ -246,7 +150,7 @@ class Books:
                 item.kind.value,
                 item.period,
                 item.sign,
-                *[item.fields[name] for name in (*FIELDS, *_BESIDE)],
+                *[item.fields[name] for name in (*FIELDS, *BESIDE)],
             )
             for number, item in enumerate(items)
         )

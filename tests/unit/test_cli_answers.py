@@ -120,7 +120,7 @@ def test_an_empty_bill_says_for_whom_there_was_nothing(tmp_path, monkeypatch, ca
         )
     made = Bill(Path("a"), Path("b"), Path("c"), "", "UTC", None, newly=False, tally=tally)
     monkeypatch.setattr(export, "target_of", lambda _folder: SimpleNamespace(warehouse=None))
-    monkeypatch.setattr(export, "warehouse", nullcontext)
+    monkeypatch.setattr(export, "warehouse", lambda *_: nullcontext())
     monkeypatch.setattr(export, "export_bill", lambda *_args, **_more: made)
     export.bill(tenant="nobody", period="2026-10", file=tmp_path / "bill.csv", side="customer_charge")
     said = capsys.readouterr()
@@ -162,7 +162,7 @@ def test_a_bill_says_beside_it_what_must_not_be_missed(tmp_path, monkeypatch, ca
         unreadable=("topic/0/7 (undecodable)",),
     )
     monkeypatch.setattr(export, "target_of", lambda _folder: SimpleNamespace(warehouse=None))
-    monkeypatch.setattr(export, "warehouse", nullcontext)
+    monkeypatch.setattr(export, "warehouse", lambda *_: nullcontext())
     monkeypatch.setattr(export, "export_bill", lambda *_args, **_more: made)
     export.bill(tenant="acme", period="2026-10", file=tmp_path / "bill.csv")
     answer = capsys.readouterr()
