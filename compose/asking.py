@@ -21,18 +21,19 @@ class EdgeRefused(TokentrailError):
 
 async def ask_edge(target: Target, method: str, path: str, body: Any = None) -> Answer:
     """The first good answer. Raises EdgeRefused with the edge's own words, or Unreachable."""
+    address = target.edge  # where no stack runs that is the thing to say, not that a key is missing
     if not target.keys:
         raise EdgeRefused(f"An edge wants an API key: give --key or {KEY_NAME}.")
     last: Answer | None = None
     for key in target.keys:
-        async with EdgeClient(target.edge, key) as edge:
+        async with EdgeClient(address, key) as edge:
             answer = await edge.call(method, path, body)
         if answer.status < _OK_BELOW:
             return answer
         if last is None or answer.status not in (*_UNAUTHORIZED, _NOT_FOUND):
             last = answer
     assert last is not None  # noqa: S101 - there is at least one key
-    raise EdgeRefused(_words(target.edge, path, last))
+    raise EdgeRefused(_words(address, path, last))
 
 
 def message_of(answer: Answer) -> str:
@@ -44,7 +45,7 @@ def message_of(answer: Answer) -> str:
 
 
 def _words(edge: str, path: str, answer: Answer) -> str:
-    said = f"{edge}{path} answered {answer.status}: {message_of(answer)}"
+    said = f"{edge}{path} answered {answer.status}: {message_of(answer).rstrip('.')}."
     if answer.status == _NOT_FOUND:
         return f"{said} Check the id, or give the key of its tenant with --key."
     if answer.status in _UNAUTHORIZED:

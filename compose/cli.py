@@ -71,6 +71,14 @@ def main() -> None:
     except BrokenPipeError:  # the reader of our output has left: `tokentrail tail | head`
         sys.stderr.close()
         sys.exit(141)
+    except OSError as error:  # a file or folder that the caller named: not there, not ours, no room
+        if error.filename is None:
+            raise
+        err.print(
+            f"[bold red]error:[/] {escape(f'{error.filename}: {error.strerror}. Give another path, or mend this one.')}",
+            soft_wrap=True,
+        )
+        sys.exit(1)
 
 
 if __name__ == "__main__":

@@ -1,14 +1,15 @@
 """One coloured log of many processes: follows the files that the children write, and says what the supervisor does.
 
 The children write to files themselves, so that they outlive the reader of their output. Invariant: nothing here is
-awaited by a child. Before this file: ``supervisor``. After it: the terminal.
+awaited by a child; the files keep each line as it was written, the terminal is for people. Before this file: ``supervisor``. After it: the terminal.
 """
 
 import asyncio
 import contextlib
+import json
 import time
 from pathlib import Path
-from typing import NoReturn, Self
+from typing import Any, NoReturn, Self
 
 from rich.console import Console
 from rich.text import Text
@@ -17,6 +18,7 @@ INTERVAL_S = 0.15
 COLOURS = ("cyan", "magenta", "yellow", "green", "blue", "bright_red", "bright_cyan", "bright_magenta")
 NAME_WIDTH = 11
 _READ_BYTES = 1 << 16
+_STYLES = {"warning": "yellow", "error": "red", "critical": "bold red"}
 
 
 class Terminal(Console):
@@ -34,6 +36,7 @@ class LogPrinter:
         self._logs, self._console = logs, console
         self._positions: dict[Path, int] = {}
         self._colours: dict[str, str] = {}
+        self._last: dict[str, str] = {}
         self._is_read = True
         self._task: asyncio.Task[None] | None = None
 
@@ -78,7 +81,10 @@ class LogPrinter:
             return  # half a line: the rest comes
         self._positions[path] = start + (end or len(data))
         for line in data[: end or len(data)].decode(errors="replace").splitlines():
-            self._print(path.stem, line)
+            text, style = for_people(line)
+            if self._last.get(path.stem) != text:  # a figure of every ten seconds is news where it changed
+                self._last[path.stem] = text
+                self._print(path.stem, text, style)
 
     def _print(self, name: str, line: str, style: str = "") -> None:
         colour = self._colours.setdefault(name, COLOURS[len(self._colours) % len(COLOURS)])
@@ -91,3 +97,29 @@ class LogPrinter:
                 self._console.print(text, soft_wrap=True)
             except OSError:  # the terminal is gone; the processes are not, and their files go on
                 self._is_read = False
+
+
+def for_people(line: str) -> tuple[str, str]:
+    """A line of a log as a terminal shows it, and its style: the event, then the fields that say something.
+
+    What is no JSON object stays as it is. The time stands before it already; zero and null are left out.
+    """
+    try:
+        said = json.loads(line)
+    except ValueError:
+        return line, ""
+    if not isinstance(said, dict) or "event" not in said:
+        return line, ""
+    fields = {name: value for name, value in said.items() if name not in ("event", "level", "timestamp")}
+    words = [str(said["event"]), *(f"{name}={_brief(value)}" for name, value in fields.items() if value)]
+    return "  ".join(words), _STYLES.get(str(said.get("level")), "")
+
+
+def _brief(value: Any) -> str:
+    if isinstance(value, list) and value and isinstance(value[0], dict) and "exc_type" in value[0]:
+        return " <- ".join(f"{one['exc_type']}: {one.get('exc_value', '')}" for one in value)
+    if isinstance(value, dict):
+        return " ".join(f"{name}:{_brief(each)}" for name, each in value.items() if each) or "{}"
+    if isinstance(value, list):
+        return ",".join(_brief(each) for each in value)
+    return str(value)

@@ -17,8 +17,8 @@ class Question(NamedTuple):
 QUESTIONS: dict[str, Question] = {
     "latest": Question(
         "What ran lately?",
-        """SELECT generation_id, tenant, model, terminal, finish_reason, error_code, round(ttft_ms) AS ttft_ms,
-                  stall_count, content_events
+        """SELECT generation_id, model, coalesce(error_code, finish_reason) AS outcome, round(ttft_ms) AS ttft_ms,
+                  stall_count AS stalls
            FROM generations_final ORDER BY start DESC LIMIT 20""",
     ),
     "live": Question("What runs now?", "SELECT * FROM live_generations LIMIT 50"),

@@ -143,7 +143,11 @@ async def _take_over(options: UpOptions, say: Say) -> None:
 
 def _decide(options: UpOptions, say: Say) -> Base:
     """Which configuration is in force, what runs embedded, on which ports."""
-    ports = options.folder.ports(wanted_ports(options))
+    wanted = wanted_ports(options)
+    ports = options.folder.ports(wanted)
+    for name, port in wanted.items():
+        if port and ports[name] != port:  # examples name the usual ports: say where theirs went
+            say("up", f"port {port} is taken by another program: {name} is at {ports[name]}")
     config = config_in_force(options.folder, options.cwd)
     if not config.exists():
         keys = write_development_config(options.folder, f"http://{HOST}:{ports['simulator']}")

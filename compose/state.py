@@ -123,14 +123,14 @@ class Folder:
     def ports(self, wanted: Mapping[str, int]) -> dict[str, int]:
         """Name → port on 127.0.0.1 for each wanted one, kept for the next time.
 
-        ``wanted`` gives the port that is preferred, 0 for any. The one of the last time comes first, then the
-        preferred one, then any: whichever is free.
+        ``wanted`` gives the port that is preferred, 0 for any. The preferred one comes first, then that of
+        the last time, then any: whichever is free.
         """
         kept = _read(self.path / "ports.json", dict[str, int]) or {}
         taken: set[int] = set()
         chosen: dict[str, int] = {}
         for name, preferred in wanted.items():
-            candidates = (kept.get(name, 0), preferred)
+            candidates = (preferred, kept.get(name, 0))
             usable = (port for port in candidates if port and port not in taken and port_is_free(port))
             chosen[name] = next(usable, 0) or free_port(taken)
             taken.add(chosen[name])

@@ -15,6 +15,7 @@ from sinks.clickhouse import ANSWER_S, ClickHouseStore, connect
 from sinks.store import Refused, Unavailable
 
 Row = dict[str, Any]
+_READONLY = 164  # ClickHouse's own number for a statement that may only be asked
 
 
 class WarehouseError(TokentrailError):
@@ -64,6 +65,19 @@ def version_of(settings: ClickHouse) -> str:
 
 
 def query(settings: ClickHouse, sql: str, params: Mapping[str, Any] | None = None) -> list[Row]:
-    """All rows of one question; ``{name:Type}`` in it is bound from ``params``."""
+    """All rows of one question; ``{name:Type}`` in it is bound from ``params``. What would change something is refused."""
     with warehouse(settings) as store:
-        return store.query(sql, params)
+        try:
+            return store.query(sql, params)
+        except Refused as error:
+            if getattr(error.__cause__, "code", None) != _READONLY:
+                raise
+            raise WarehouseError(
+                "This would change something, and a question does not. `tokentrail sql --write` runs such a statement."
+            ) from error
+
+
+def change(settings: ClickHouse, sql: str) -> None:
+    """Run one statement that changes something."""
+    with warehouse(settings) as store:
+        store.command(sql)

@@ -40,6 +40,7 @@ from edge.routes import (
 from edge.service import EdgeService
 from schemas.codec import Codec
 from schemas.errors import TokentrailError
+from schemas.seldom import Seldom
 from schemas.settings import Settings
 from schemas.stopping import LAST_WORDS_S, SIGNALS, Deadline, be_deaf
 
@@ -95,16 +96,24 @@ def configure_logs(stream: TextIO) -> None:
     No request is logged, so neither is an address, which may hold a ticket.
     """
     without_variables = ExceptionDictTransformer(show_locals=False)
+    processors: list[structlog.typing.Processor] = [
+        structlog.processors.add_log_level,
+        structlog.processors.TimeStamper(fmt="iso", utc=True),
+        structlog.processors.ExceptionRenderer(without_variables),
+    ]
+    as_json = structlog.processors.JSONRenderer()
     structlog.configure(
-        processors=[
-            structlog.processors.add_log_level,
-            structlog.processors.TimeStamper(fmt="iso", utc=True),
-            structlog.processors.ExceptionRenderer(without_variables),
-            structlog.processors.JSONRenderer(),
-        ],
-        logger_factory=structlog.PrintLoggerFactory(stream),
+        processors=[*processors, as_json], logger_factory=structlog.PrintLoggerFactory(stream)
     )
-    logging.basicConfig(level=logging.WARNING, stream=stream)
+    libraries = logging.StreamHandler(stream)
+    libraries.setFormatter(
+        structlog.stdlib.ProcessorFormatter(
+            processors=[structlog.stdlib.ProcessorFormatter.remove_processors_meta, as_json],
+            foreign_pre_chain=processors,
+        )
+    )
+    libraries.addFilter(Seldom())
+    logging.basicConfig(level=logging.WARNING, handlers=[libraries])
 
 
 class Server(uvicorn.Server):

@@ -20,6 +20,7 @@ import structlog
 
 from schemas.codec import Codec
 from schemas.errors import TokentrailError
+from schemas.seldom import Seldom
 from schemas.stopping import Deadline, in_thread, on_signal
 from sinks import migrate
 from sinks.batch import Limits
@@ -233,6 +234,7 @@ def _configure_log() -> None:
             foreign_pre_chain=shared,
         )
     )
+    foreign.addFilter(Seldom())
     logging.getLogger().handlers = [foreign]
     structlog.configure(
         processors=[*shared, renderer], logger_factory=structlog.PrintLoggerFactory(sys.stderr)

@@ -10,6 +10,7 @@ Before: ``loop``. After: ClickHouse. ``RowStore`` and ``SqlStore`` are declared 
 
 from __future__ import annotations
 
+import re
 from collections import defaultdict
 from contextlib import contextmanager
 from datetime import UTC, datetime
@@ -73,6 +74,8 @@ SESSION_SETTINGS = {
     "max_partitions_per_insert_block": 0,  # a backlog of months is one block like any other
     "deduplicate_blocks_in_dependent_materialized_views": 1,
 }
+READS_ONLY = {"readonly": 2}
+"""For every question: a statement that changes something is refused by the server, whoever wrote it."""
 _ERASE_EVENTS = """
 ALTER TABLE events DELETE IN PARTITION {day} WHERE kind != 'forgotten' AND tenant IN {{tenants:Array(String)}}
 AND generation_id IN {{ids:Array(UUID)}}
@@ -85,6 +88,7 @@ PREWHERE kind = 'forgotten' WHERE generation_id IN {ids:Array(UUID)}
 _ERASE_LETTERS = """
 ALTER TABLE dead_letters DELETE WHERE has({keys:Array(String)}, key) SETTINGS mutations_sync = 1
 """
+_AROUND = re.compile(r"( \(version [^()]*\))?( \(for url [^()]*\))?$")
 FORMATS = {"UUID": "string", "DateTime64": "int", "Tuple": "tuple"}
 """How ``final`` shows values: as rows carry them."""
 
@@ -186,8 +190,8 @@ class ClickHouseStore:
         return list(self.stream(sql, params))
 
     def stream(self, sql: str, params: Mapping[str, Any] | None = None) -> Iterator[dict[str, Any]]:
-        """The rows of an answer one by one, in constant memory."""
-        with _asking(), self._client.query_rows_stream(sql, dict(params or {})) as stream:
+        """The rows of an answer one by one, in constant memory. What would change something is refused."""
+        with _asking(), self._client.query_rows_stream(sql, dict(params or {}), READS_ONLY) as stream:
             names = stream.source.column_names
             for row in stream:
                 yield dict(zip(names, row, strict=True))
@@ -232,4 +236,6 @@ def _asking() -> Iterator[None]:
 
 
 def _short(error: Exception) -> str:
-    return str(error).split("\n", 1)[0][:500]
+    """What the server says, without what its client and its HTTP interface put around it."""
+    said = str(error).split("\n", 1)[0].rpartition("DB::Exception: ")[2]
+    return _AROUND.sub("", said)[:500]

@@ -3,6 +3,7 @@
 Before this file: ``cli``. After it: the edge's ``POST /v1/cancel/{id}``.
 """
 
+from enum import StrEnum
 from typing import Annotated, Any
 
 import typer
@@ -13,6 +14,7 @@ from compose.commands.common import (
     DEFAULT_DIR,
     EdgeOption,
     FolderOption,
+    IdArgument,
     JsonOption,
     KeyOption,
     out,
@@ -22,15 +24,29 @@ from compose.commands.common import (
 )
 
 
+class Mode(StrEnum):
+    """How a provider's socket is closed."""
+
+    SOFT = "soft"
+    HARD = "hard"
+
+
+class Reason(StrEnum):
+    """Why somebody ends a generation, as the edge takes it."""
+
+    USER_ABORT = "user_abort"
+    CLIENT_DISCONNECT = "client_disconnect"
+    POLICY_VIOLATION = "policy_violation"
+
+
 def cancel(
-    generation_id: Annotated[str, typer.Argument(metavar="ID")],
+    generation_id: IdArgument,
     folder: FolderOption = DEFAULT_DIR,
     mode: Annotated[
-        str, typer.Option(help="soft lets the read in progress finish; hard does not wait")
-    ] = "soft",
-    reason: Annotated[
-        str, typer.Option(help="user_abort, client_disconnect or policy_violation")
-    ] = "user_abort",
+        Mode,
+        typer.Option(help="soft lets the read in progress finish; hard does not wait, and is an operator's"),
+    ] = Mode.SOFT,
+    reason: Annotated[Reason, typer.Option(help="what the record says why")] = Reason.USER_ABORT,
     edge: EdgeOption = None,
     key: KeyOption = None,
     *,
@@ -38,7 +54,7 @@ def cancel(
 ) -> None:
     """Cancel a generation; any edge takes the call."""
     target = target_of(folder, edge, key)
-    asked = {"mode": mode, "reason": reason, "source": "cli"}
+    asked = {"mode": mode.value, "reason": reason.value, "source": "cli"}
     answer = run(ask_edge(target, "POST", f"/v1/cancel/{generation_id}", asked))
     if as_json:
         print_json(answer.body)

@@ -10,6 +10,7 @@ import sys
 from collections.abc import Coroutine
 from decimal import Decimal
 from pathlib import Path
+from shutil import which
 from typing import Annotated, Any, TypeVar
 
 import orjson
@@ -18,12 +19,31 @@ import typer
 from compose.logs import Terminal
 from compose.state import DEFAULT_FOLDER
 from compose.target import Target, find_target
+from schemas.ids import is_uuid7
 from schemas.money import plain
 
 T = TypeVar("T")
 out = Terminal(highlight=False)
 err = Terminal(stderr=True, highlight=False)
 
+
+def whole_id(text: str) -> str:
+    """The text, where it is a generation's id; refused before anything is asked where it is none."""
+    if not is_uuid7(text):
+        raise typer.BadParameter(
+            f"{text!r} is no generation id: a whole UUIDv7, as X-Generation-Id and `tokentrail sql latest` give it"
+        )
+    return text
+
+
+IdArgument = Annotated[
+    str,
+    typer.Argument(
+        metavar="ID",
+        help="the generation: X-Generation-Id, or from `tokentrail sql latest`",
+        callback=whole_id,
+    ),
+]
 FolderOption = Annotated[Path, typer.Option("--dir", help="folder of the stack's state")]
 EdgeOption = Annotated[
     str | None, typer.Option("--edge", help="an edge's address, such as http://127.0.0.1:8080")
@@ -36,6 +56,11 @@ KeyOption = Annotated[
 ]
 JsonOption = Annotated[bool, typer.Option("--json", help="print JSON, for scripts")]
 DEFAULT_DIR = Path(DEFAULT_FOLDER)
+
+
+def program() -> str:
+    """What to type for ``tokentrail`` in another terminal: the name where the shell finds it, else the whole path."""
+    return "tokentrail" if which("tokentrail") else str(Path(sys.argv[0]).absolute())
 
 
 def target_of(folder: Path, edge: str | None = None, key: str | None = None) -> Target:

@@ -3,18 +3,25 @@
 Before this file: ``cli``. After it: ``compose.diagnosing`` (words), ``compose.warehouse``.
 """
 
-from typing import Annotated, Any
+from typing import Any
 
-import typer
 from rich.markup import escape
 from rich.padding import Padding
 from rich.table import Table
 
-from compose.commands.common import DEFAULT_DIR, FolderOption, JsonOption, err, out, print_json, target_of
+from compose.commands.common import (
+    DEFAULT_DIR,
+    FolderOption,
+    IdArgument,
+    JsonOption,
+    err,
+    out,
+    print_json,
+    target_of,
+)
 from compose.diagnosing import Finding, evidence_lines, finding
 from compose.warehouse import Row, WarehouseError, query
 from schemas.errors import TokentrailError
-from schemas.ids import is_uuid7
 
 _ID = "generation_id = {id:UUID}"
 _GENERATION = f"""
@@ -32,14 +39,12 @@ class NotFinalized(TokentrailError):
 
 
 def diagnose(
-    generation_id: Annotated[str, typer.Argument(metavar="ID")],
+    generation_id: IdArgument,
     folder: FolderOption = DEFAULT_DIR,
     *,
     as_json: JsonOption = False,
 ) -> None:
     """What was wrong with one generation: six rules, each with its evidence and the next step."""
-    if not is_uuid7(generation_id):
-        raise typer.BadParameter("not a generation id: a UUIDv7, as X-Generation-Id gives it")
     warehouse, params = target_of(folder).warehouse, {"id": generation_id}
     rows = query(warehouse, _GENERATION, params)
     if not rows:

@@ -1,12 +1,14 @@
-"""``tokentrail doctor``: checks of a running stack, as a table; exit code 1 if one is red.
+"""``tokentrail doctor``: checks of a running stack, one a line; exit code 1 if one is red.
 
 Before this file: ``cli``. After it: ``compose.doctor``.
 """
 
 import dataclasses
+from collections.abc import Sequence
 from typing import Annotated
 
 import typer
+from rich.markup import escape
 from rich.table import Table
 
 from compose.commands.common import (
@@ -20,7 +22,7 @@ from compose.commands.common import (
     run,
     target_of,
 )
-from compose.doctor import Verdict, examine
+from compose.doctor import Check, Verdict, examine
 
 _SHOWN = {Verdict.OK: "[green]ok[/]", Verdict.RED: "[bold red]red[/]", Verdict.SKIPPED: "[yellow]skipped[/]"}
 
@@ -41,9 +43,20 @@ def doctor(
     if as_json:
         print_json({"ok": not red, "checks": [dataclasses.asdict(check) for check in checks]})
     else:
-        table = Table("check", "", "found", "what to do", header_style="bold")
-        for check in checks:
-            table.add_row(check.name, _SHOWN[check.verdict], check.found, check.remedy)
-        out.print(table)
+        _print(checks)
     if red:
         raise typer.Exit(1)
+
+
+def _print(checks: Sequence[Check]) -> None:
+    """One check a line, and below a red one what to do: once, where several have the same reason."""
+    told: set[str] = set()
+    table = Table(box=None, show_header=False, padding=(0, 2, 0, 0), pad_edge=False)
+    for check in checks:
+        table.add_row(_SHOWN[check.verdict], check.name, escape(check.found))
+        if check.remedy and check.remedy not in told:
+            told.add(check.remedy)
+            table.add_row("", "", f"[bold]→[/] {escape(check.remedy)}")
+    out.print(table)
+    red = sum(check.verdict is Verdict.RED for check in checks)
+    out.print(f"[bold red]{red} of {len(checks)} checks are red.[/]" if red else "[green]No check is red.[/]")

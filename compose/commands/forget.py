@@ -8,12 +8,21 @@ from typing import Annotated
 
 import typer
 
-from compose.commands.common import DEFAULT_DIR, FolderOption, JsonOption, out, print_json, run, target_of
+from compose.commands.common import (
+    DEFAULT_DIR,
+    FolderOption,
+    IdArgument,
+    JsonOption,
+    out,
+    print_json,
+    run,
+    target_of,
+)
 from compose.forgetting import forget as forget_it
 
 
 def forget(
-    generation_id: Annotated[str, typer.Argument(metavar="ID")],
+    generation_id: IdArgument,
     folder: FolderOption = DEFAULT_DIR,
     wait_s: Annotated[
         float, typer.Option(min=0, help="seconds to wait for its end, and for ClickHouse")

@@ -6,9 +6,8 @@ Before this file: ``cli``. After it: ``compose.asking``, ``compose.warehouse``, 
 
 import asyncio
 import time
-from typing import Annotated, Any
+from typing import Any
 
-import typer
 from rich.markup import escape
 from rich.table import Table
 from rich.text import Text
@@ -19,6 +18,7 @@ from compose.commands.common import (
     DEFAULT_DIR,
     EdgeOption,
     FolderOption,
+    IdArgument,
     JsonOption,
     KeyOption,
     err,
@@ -44,7 +44,6 @@ from compose.target import NoStack, Target
 from compose.timeline import draw, legend
 from compose.warehouse import Row, WarehouseError, query
 from schemas.errors import TokentrailError
-from schemas.ids import is_uuid7
 
 _ID = "generation_id = {id:UUID}"
 _TIMELINE = f"""
@@ -69,7 +68,7 @@ _QUESTIONS = {
 
 
 def show(
-    generation_id: Annotated[str, typer.Argument(metavar="ID")],
+    generation_id: IdArgument,
     folder: FolderOption = DEFAULT_DIR,
     edge: EdgeOption = None,
     key: KeyOption = None,
@@ -77,8 +76,6 @@ def show(
     as_json: JsonOption = False,
 ) -> None:
     """One generation: timeline, attempts, stalls, usage, cost."""
-    if not is_uuid7(generation_id):
-        raise typer.BadParameter("not a generation id: a UUIDv7, as X-Generation-Id gives it")
     target = target_of(folder, edge, key)
     live, stored, faults = run(_gather(target, generation_id))
     if live is None and not stored.get("generation") and not stored.get("timeline"):

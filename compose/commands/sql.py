@@ -7,6 +7,7 @@ import csv
 import re
 import sys
 from collections.abc import Sequence
+from datetime import datetime
 from decimal import Decimal
 from difflib import get_close_matches
 from enum import StrEnum
@@ -14,16 +15,18 @@ from typing import Annotated, Any
 
 import typer
 from rich.cells import cell_len
+from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
 from compose.commands.common import DEFAULT_DIR, FolderOption, err, out, print_json, target_of
 from compose.questions import QUESTIONS
-from compose.warehouse import Row, query
+from compose.warehouse import Row, change, query
 from schemas.errors import TokentrailError
 from schemas.money import plain
 
 _BORDER_CELLS = 3  # a column's line, and a blank on each side
+_GAP_CELLS = 2  # between two columns without lines
 
 _NAME = re.compile(r"[\w-]+")  # no statement is one word
 
@@ -46,21 +49,28 @@ def sql(
     form: Annotated[Format, typer.Option("--format", help="table, csv or json")] = Format.TABLE,
     *,
     listed: Annotated[bool, typer.Option("--list", help="show the ready questions")] = False,
+    writes: Annotated[
+        bool, typer.Option("--write", help="the statement may change something; without this it is refused")
+    ] = False,
     as_json: Annotated[bool, typer.Option("--json", help="the same as --format json")] = False,
 ) -> None:
     """Ask ClickHouse. `--list` shows ready questions; `tokentrail sql stalls` asks one by its name."""
     form = Format.JSON if as_json else form
-    if listed or statement is None:
+    if listed or not (statement or "").strip():
         _print_questions(form)
         return
+    assert statement is not None  # noqa: S101 - it is not empty
     question = QUESTIONS.get(statement)
     if question is None and _NAME.fullmatch(statement):
         near = "".join(f" Did you mean {name!r}?" for name in get_close_matches(statement, QUESTIONS, n=1))
         raise UnknownQuestion(
             f"There is no ready question {statement!r}.{near} `tokentrail sql --list` shows all."
         )
-    rows = query(target_of(folder).warehouse, question.sql if question else statement)
-    print_rows(rows, form)
+    if writes and question is None:
+        change(target_of(folder).warehouse, statement)
+        err.print("Done.")
+        return
+    print_rows(query(target_of(folder).warehouse, question.sql if question else statement), form)
 
 
 def print_rows(rows: Sequence[Row], form: Format) -> None:
@@ -77,41 +87,57 @@ def print_rows(rows: Sequence[Row], form: Format) -> None:
     if not rows:
         err.print("No rows.")
         return
-    if _natural_cells(rows) <= out.width:
-        out.print(rows_table(rows))
+    show_rows(out, rows)
+
+
+def show_rows(console: Console, rows: Sequence[Row], title: str | None = None) -> None:
+    """Rows for people: a table with lines, one without where that is too wide, else one row after the other.
+
+    Nothing is folded into its column: a word that is broken cannot be read, and an id that is cannot be copied.
+    """
+    widths = [max(cell_len(name), *(cell_len(_cell(row[name])) for row in rows)) for name in rows[0]]
+    has_lines = sum(widths) + _BORDER_CELLS * len(widths) + 1 <= console.width
+    if not has_lines and sum(widths) + _GAP_CELLS * (len(widths) - 1) > console.width:
+        if title:
+            console.print(f"[italic]{escape(title)}[/]")
+        _print_records(console, rows)
         return
-    _print_records(rows)
-
-
-def rows_table(rows: Sequence[Row], title: str | None = None) -> Table:
-    """A table for people; numbers to the right."""
-    table = Table(title=title, title_justify="left", header_style="bold")
+    table = (
+        Table(title=title, title_justify="left", header_style="bold")
+        if has_lines
+        else Table(
+            title=title,
+            title_justify="left",
+            header_style="bold",
+            box=None,
+            padding=(0, _GAP_CELLS, 0, 0),
+            pad_edge=False,
+        )
+    )
     for name, value in rows[0].items():
         table.add_column(
-            name, justify="right" if isinstance(value, int | float | Decimal) else "left", overflow="fold"
+            name, justify="right" if isinstance(value, int | float | Decimal) else "left", no_wrap=True
         )
     for row in rows:
-        table.add_row(*(_cell(value) for value in row.values()))
-    return table
+        table.add_row(*(escape(_cell(value)) for value in row.values()))
+    console.print(table)
 
 
 def _cell(value: Any) -> str:
+    """A value as people read it; scripts ask for CSV or JSON."""
+    if isinstance(value, datetime):
+        return value.strftime("%Y-%m-%d %H:%M:%S.") + f"{value.microsecond // 1000:03}"
+    if isinstance(value, list | tuple):
+        return ", ".join(_cell(each) for each in value)
     return "" if value is None else str(_plain(value))
 
 
-def _natural_cells(rows: Sequence[Row]) -> int:
-    """How wide a table of the rows is when nothing in it is folded."""
-    widths = [max(cell_len(name), *(cell_len(_cell(row[name])) for row in rows)) for name in rows[0]]
-    return sum(widths) + _BORDER_CELLS * len(widths) + 1
-
-
-def _print_records(rows: Sequence[Row]) -> None:
-    """One row after the other: a generation's id that is folded into its column cannot be copied."""
+def _print_records(console: Console, rows: Sequence[Row]) -> None:
     width = max(cell_len(name) for name in rows[0])
     for number, row in enumerate(rows, 1):
-        out.print(f"[bold]{number}[/]")
+        console.print(f"[bold]{number}[/]")
         for name, value in row.items():
-            out.print(f"  {name:<{width}}  {escape(_cell(value))}", soft_wrap=True)
+            console.print(f"  {name:<{width}}  {escape(_cell(value))}", soft_wrap=True)
 
 
 def _plain(value: Any) -> Any:

@@ -10,7 +10,17 @@ import msgspec
 import typer
 from rich.text import Text
 
-from compose.commands.common import DEFAULT_DIR, FolderOption, JsonOption, out, print_json, run, target_of
+from compose.commands.common import (
+    DEFAULT_DIR,
+    FolderOption,
+    JsonOption,
+    err,
+    out,
+    print_json,
+    run,
+    target_of,
+    whole_id,
+)
 from compose.tail import Seen, follow_all, follow_one, text_of
 from schemas.events import CONTENT_KINDS, TERMINALS, Kind
 
@@ -25,7 +35,10 @@ _COLOURS = ("cyan", "magenta", "yellow", "green", "blue", "bright_red")
 
 
 def tail(
-    generation_id: Annotated[str | None, typer.Argument(metavar="[ID]", help="default: all that run")] = None,
+    generation_id: Annotated[
+        str | None,
+        typer.Argument(metavar="[ID]", help="a generation, from its beginning to its end; default: all that is published from now on", callback=lambda text: text and whole_id(text)),
+    ] = None,
     folder: FolderOption = DEFAULT_DIR,
     *,
     as_json: JsonOption = False,
@@ -34,6 +47,7 @@ def tail(
     """Watch a stream from the log, not from an edge: what is shown is what every reader gets."""
     target = target_of(folder)
     if generation_id is None:
+        err.print("[dim]Waiting for what is published from now on; Ctrl-C ends it.[/]")
         seen = follow_all(target.kafka)
     else:
         seen = follow_one(target.kafka, generation_id, skew_s=target.settings.resume.skew_s)
@@ -78,6 +92,8 @@ def as_line(seen: Seen, *, with_id: bool) -> Text:
     style = _STYLES.get(event.kind, "" if event.kind in CONTENT_KINDS else "dim")
     line.append(f"{event.kind.value:<17}", style=style)
     said = text_of(event)
+    if with_id and event.kind is Kind.MESSAGE_START:  # once whole, as `show` and `cancel` want it
+        said = f"{event.generation_id}, {said}"
     if event.kind in CONTENT_KINDS:
         line.append(repr(said)[1:-1])
     else:

@@ -11,8 +11,9 @@ from pathlib import Path
 from typing import Annotated, Literal
 
 import typer
+from rich.markup import escape
 
-from compose.commands.common import DEFAULT_DIR, FolderOption, JsonOption, err, out, print_json, run
+from compose.commands.common import DEFAULT_DIR, FolderOption, JsonOption, err, out, print_json, program, run
 from compose.logs import LogPrinter
 from compose.run import AlreadyRuns, running
 from compose.stack import EDGE_PORT, UpOptions
@@ -107,7 +108,11 @@ def _print(state: StackState, keys: Mapping[str, str], title: str) -> None:
         # At each start and not only at the first, whose log scrolls away
         out.print(f"  {'key':<12}{key} ({tenant}, for development)", soft_wrap=True)
     if state.edges:
-        out.print("  watch with [bold]tokentrail tail[/], check with [bold]tokentrail doctor[/]")
+        name = escape(program())
+        out.print(
+            f"  watch with [bold]{name} tail[/], check with [bold]{name} doctor[/]",
+            soft_wrap=True,
+        )
 
 
 def summary(state: StackState) -> dict[str, object]:

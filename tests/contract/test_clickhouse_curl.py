@@ -59,6 +59,16 @@ def test_get_does_not_write(http, table):
     assert count(http, table) == 0
 
 
+@pytest.mark.parametrize("statement", ["DROP TABLE {}", "INSERT INTO {} VALUES (1)", "TRUNCATE TABLE {}"])
+def test_readonly_does_not_write(http, table, statement):
+    """With the setting `readonly` a POST cannot change anything either; the next one without it may."""
+    response = http.post("/", params={"readonly": "2"}, content=statement.format(table))
+    assert response.headers["X-ClickHouse-Exception-Code"] == "164"
+    assert count(http, table) == 0
+    assert http.post("/", params={"readonly": "2"}, content="SELECT 1").text == "1\n"
+    assert http.post("/", content=f"TRUNCATE TABLE {table}").status_code == 200
+
+
 @pytest.mark.parametrize(
     ("output_format", "content_type", "body"),
     [

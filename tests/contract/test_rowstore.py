@@ -178,6 +178,21 @@ def test_a_wrong_statement_says_so(real_store):
         real_store.query("SELECT * FROM nowhere")
 
 
+@pytest.mark.services
+def test_a_question_changes_nothing(real_store):
+    """A statement that would change something is no question: it is refused in a short sentence, and nothing happened."""
+    for statement in (
+        "DROP TABLE events",
+        "TRUNCATE TABLE events",
+        "INSERT INTO slo_targets SELECT 'x', '', 1, 1",
+    ):
+        with pytest.raises(SqlError, match=r"readonly mode") as refused:
+            real_store.query(statement)
+        assert "http" not in str(refused.value)
+    assert real_store.query("SELECT count() AS n FROM events") == [{"n": 0}]
+    assert real_store.query("SELECT count() AS n FROM slo_targets") == [{"n": 0}]
+
+
 def test_parameters_are_bound_not_pasted(real_store):
     """A value in ``params`` is a value, whatever stands in it, and times are aware UTC."""
     (row,) = real_store.query(

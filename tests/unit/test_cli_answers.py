@@ -11,11 +11,14 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
+from typer.testing import CliRunner
 
+from compose.cli import app, main
 from compose.commands import config, export, keys, sql, up
 from compose.keys import of_settings
 from compose.logs import Terminal
 from compose.state import Folder, ServerInfo, StackState
+from compose.target import NoStack
 from schemas.settings import ApiKey
 from sinks.exports.bill import Bill
 from sinks.exports.statement import Item, Kind
@@ -43,10 +46,46 @@ def test_an_id_in_a_wide_answer_is_not_folded(narrow, capsys):
 
 
 def test_an_answer_that_fits_is_a_table(narrow, capsys):
-    """A table of exactly the terminal's width is printed as a table, one cell more and it is not."""
-    for cells, is_table in ((80 - 4, True), (80 - 3, False)):
-        sql.print_rows([{"text": "x" * cells}], sql.Format.TABLE)
-        assert ("│ " + "x" * cells + " │" in capsys.readouterr().out) is is_table
+    """What fits has lines; what is wider stands in columns without; what is wider still comes row by row. All of it is whole."""
+    lined, bare, records = 80 - 2 * 3 - 1, 80 - 2, 80 - 1
+    for cells, head in ((lined, "┏"), (lined + 1, "text"), (bare, "text"), (records, "1")):
+        row = {"text": "x" * (cells - 36), "generation_id": GENERATION_ID}
+        sql.print_rows([row], sql.Format.TABLE)
+        said = capsys.readouterr().out
+        assert said.startswith(head)
+        assert "x" * (cells - 36) in said
+        assert GENERATION_ID in said
+
+
+def test_a_cell_is_never_markup_and_never_a_python_value(narrow, capsys):
+    """Brackets stay as they are, an instant is read at a glance, a list has no quotes."""
+    at = datetime(2026, 11, 30, 3, 8, 27, 34000, tzinfo=UTC)
+    sql.print_rows([{"text": "[b]x[/b]", "at": at, "why": ["one", "two"]}], sql.Format.TABLE)
+    said = capsys.readouterr().out
+    assert all(text in said for text in ("[b]x[/b]", " 2026-11-30 03:08:27.034 ", " one, two "))
+
+
+@pytest.mark.parametrize("command", ["show", "diagnose", "cancel", "forget", "tail"])
+def test_what_is_no_id_is_refused_before_anything_is_asked(command):
+    """Half an id is told where a whole one is to be had, without a stack, a key or an edge."""
+    result = CliRunner().invoke(app, [command, GENERATION_ID[-8:]], terminal_width=200)
+    assert result.exit_code == 2
+    assert "X-Generation-Id" in result.output
+
+
+def test_without_a_stack_that_is_what_is_said(tmp_path):
+    """`cancel` in a folder where nothing runs says so, and not that a key is missing."""
+    with pytest.raises(NoStack, match="no stack runs in this folder"):
+        CliRunner().invoke(app, ["cancel", GENERATION_ID, "--dir", str(tmp_path)], catch_exceptions=False)
+
+
+def test_a_place_that_is_not_there_is_no_traceback(monkeypatch, capsys):
+    """A folder that cannot be made is one sentence with its name, and exit code 1."""
+    monkeypatch.setattr("sys.argv", ["tokentrail", "up", "--dir", "/proc/not/there"])
+    with pytest.raises(SystemExit) as ended:
+        main()
+    assert ended.value.code == 1
+    assert capsys.readouterr().err.startswith("error: /proc/not: ")
 
 
 def test_keys_list_shows_each_id_whole(narrow, monkeypatch, capsys):

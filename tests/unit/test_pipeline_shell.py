@@ -2,7 +2,6 @@
 
 import hashlib
 import json
-import logging
 import os
 
 import pytest
@@ -10,7 +9,6 @@ import pytest
 from pipeline.app import build_app
 from pipeline.dead_letters import VALUE_BYTES_MAX, Source, letter
 from pipeline.kafka import Committed, WorkerStopped, parse_commit
-from pipeline.logs import REPEAT_AFTER_S, Seldom
 from pipeline.schema_topic import SchemaTopic
 from pipeline.slots import take_slot
 from schemas.avro import schema_of
@@ -67,22 +65,6 @@ def test_a_slot_is_free_again_when_its_holder_is_gone(tmp_path):
     assert again.name == one.name
     os.close(again.descriptor)
     os.close(two.descriptor)
-
-
-def test_a_library_says_the_same_thing_seldom():
-    """A sentence of a client is not repeated within some seconds, whatever it names; our own lines always stand."""
-    seldom = Seldom()
-
-    def passes(name, sentence, created, *names):
-        record = logging.LogRecord(name, logging.WARNING, "", 0, sentence, names, None)
-        record.created = created
-        return seldom.filter(record)
-
-    assert passes("aiokafka", "no node %s", 100.0, 1)
-    assert not passes("aiokafka", "no node %s", 100.1, 2)
-    assert passes("aiokafka", "no group", 100.1)
-    assert passes("aiokafka", "no node %s", 100.1 + REPEAT_AFTER_S, 1)
-    assert all(passes("pipeline.app", "dead letter", 100.0) for _ in range(3))
 
 
 class Topic:

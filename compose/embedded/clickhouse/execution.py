@@ -83,7 +83,8 @@ class Execution:
         reads_only = statement.reads_only and (verdict.reads_only or verdict.statements == 0)
         if query.must_not_write and not (reads_only or statement.kind in {"set", "use"}):
             raise QueryError.refusal(
-                errors.READONLY, "Cannot execute query in readonly mode: GET only reads, use POST"
+                errors.READONLY,
+                "Cannot execute query in readonly mode: a GET only reads, and so does `readonly`",
             )
         link.use(database_of(query.database) if query.database else self._session.database)
         # The engine gives every query an id of its own; the client's travels beside it, for KILL QUERY.

@@ -39,6 +39,7 @@ _OWN_WORDS = frozenset(
         "wait_end_of_query",
         "buffer_size",
         "client_protocol_version",
+        "readonly",
     ]
 )
 # Settings of the HTTP transport: read here, of no meaning to the engine.
@@ -130,7 +131,7 @@ def read(request: HttpRequest) -> Query:
         coding=wire.accepted_coding(headers.get("accept-encoding", "")) if _wants_coding(given) else None,
         frames=given.get("compress") == "1",
         waits_for_end=given.get("wait_end_of_query") == "1",
-        must_not_write=request.method in {"GET", "HEAD"},
+        must_not_write=request.method in {"GET", "HEAD"} or given.get("readonly", "0") not in {"", "0"},
     )
 
 
