@@ -6,6 +6,7 @@ made because an earlier one failed is *skipped*, never green. Before this file: 
 """
 
 import asyncio
+import time
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from enum import StrEnum
@@ -15,7 +16,7 @@ from compose import topics
 from compose.asking import message_of
 from compose.client import EdgeClient, Frame, Stream, answers_ok
 from compose.target import KEY_NAME, Target
-from compose.warehouse import pending_migrations, version_of
+from compose.warehouse import pending_migrations, query, version_of
 from schemas.errors import TokentrailError
 from schemas.topics import TOPICS
 
@@ -23,7 +24,14 @@ HEARTBEAT_MIN_S, HEARTBEAT_MAX_S = 15, 30
 """Below the shortest idle time-out on the way (many proxies: 60 s), above what wakes a phone needlessly."""
 SHORT_MODEL, LONG_MODEL = "sim-fast", "sim-long"
 CHECK_TIMEOUT_S = 30.0
+STORED_WITHIN_S = 20.0
+"""A row takes about two seconds on two busy cores; a sink that has to wait tries again every five."""
 _FRAMES_BEFORE_CANCEL = 5
+_POLL_S = 0.5
+_STORED = """
+    SELECT (SELECT count() FROM generations_final WHERE generation_id = {id:UUID}) AS generations,
+           (SELECT count() FROM events_final WHERE generation_id = {id:UUID}) AS events
+"""
 _OK, _ACCEPTED, _UNAUTHORIZED, _BAD_REQUEST = 200, 202, 401, 400
 
 
@@ -70,6 +78,7 @@ async def examine(target: Target, model: str | None = None) -> list[Check]:
         ("an id on every frame", stream_probe.ids),
         ("buffering, cache, compression off", stream_probe.headers),
         ("forged token refused", stream_probe.forged),
+        ("its rows in ClickHouse", stream_probe.stored),
         ("cancel works", lambda: _cancel(target, model)),
     ]
     return [await _judge(name, check) for name, check in checks]
@@ -203,6 +212,23 @@ class _StreamProbe:
         if answer.status not in (_UNAUTHORIZED, _BAD_REQUEST):
             raise Red(f"answered {answer.status}", "Do not expose this edge: cursors are not checked.")
         return f"answered {answer.status}"
+
+    async def stored(self) -> str:
+        """The pipeline has finalized it and the sinks have written it: events and generation."""
+        await self._read()
+        started_s, ident = time.monotonic(), self._headers["x-generation-id"]
+        while True:
+            (row,) = await asyncio.to_thread(query, self._target.warehouse, _STORED, {"id": ident})
+            took_s = time.monotonic() - started_s
+            if row["generations"] and row["events"] >= len(self._frames):
+                return f"{row['events']} events and its generation"
+            if took_s > STORED_WITHIN_S:
+                missing = "its generation" if not row["generations"] else "all of its events"
+                raise Red(
+                    f"ClickHouse has not {missing} after {took_s:.0f} s",
+                    "Something between the log and the tables stands still: see logs/pipeline.log and logs/sinks.log.",
+                )
+            await asyncio.sleep(_POLL_S)
 
     async def _read(self) -> None:
         if self._frames:

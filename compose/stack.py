@@ -12,19 +12,18 @@ Before this file: ``config``, ``state``. After it: ``run``.
 import json
 import sys
 import time
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from enum import IntEnum
 from pathlib import Path
 from typing import Literal, NamedTuple
 
-from compose.client import answers_ok
 from compose.config import SIMULATED, simulator_base_url
 from compose.embedded import model, simulator
 from compose.embedded.clickhouse.process import STOP_TIMEOUT_S
 from compose.embedded.clickhouse.process import command as clickhouse_command
 from compose.embedded.kafka import STOP_GRACE_S, KafkaOptions, PreparedKafka, default_cache_dir
-from compose.kafka import KafkaError, admin
+from compose.readiness import Joined, answers
 from compose.state import Folder
 from compose.supervisor import Service
 from schemas.settings import Settings
@@ -164,7 +163,7 @@ def worker_services(options: UpOptions, base: Base, bootstrap_servers: str) -> l
             command=[sys.executable, "-m", name],
             cwd=cwd,
             env=lambda _: shared,
-            is_ready=_groups_ready(bootstrap_servers, groups),
+            is_ready=Joined(bootstrap_servers, groups),
             stop_grace_s=base.settings.worker_stop_s + MARGIN_S,
         )
         for name, tier, groups in (
@@ -182,7 +181,7 @@ def worker_services(options: UpOptions, base: Base, bootstrap_servers: str) -> l
                 command=[sys.executable, "-m", "edge"],
                 cwd=cwd,
                 env=_edge_environment(shared, name, base.ports[name]),
-                is_ready=_answers(f"{url}/readyz"),
+                is_ready=answers(f"{url}/readyz"),
                 url=url,
                 stop_grace_s=base.settings.edge_stop_s + MARGIN_S,
             )
@@ -270,27 +269,6 @@ def _http_service(options: UpOptions, name: str, command: list[str], url: str, p
         command=command,
         cwd=options.folder.path,
         env=lambda _: {**options.environ, "PYTHONUNBUFFERED": "1"},
-        is_ready=_answers(url + probe),
+        is_ready=answers(url + probe),
         url=url,
     )
-
-
-def _answers(url: str) -> Callable[[], Awaitable[bool]]:
-    async def is_ready() -> bool:
-        return await answers_ok(url)
-
-    return is_ready
-
-
-def _groups_ready(bootstrap_servers: str, groups: list[str]) -> Callable[[], Awaitable[bool]]:
-    """Ready is who has joined its groups: from then on it is given records."""
-
-    async def is_ready() -> bool:
-        try:
-            async with admin(bootstrap_servers) as cluster:
-                states = await cluster.group_states(groups)
-        except KafkaError:
-            return False
-        return all(states.get(group) == "Stable" for group in groups)
-
-    return is_ready

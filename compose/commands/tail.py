@@ -37,7 +37,11 @@ _COLOURS = ("cyan", "magenta", "yellow", "green", "blue", "bright_red")
 def tail(
     generation_id: Annotated[
         str | None,
-        typer.Argument(metavar="[ID]", help="a generation, from its beginning to its end; default: all that is published from now on", callback=lambda text: text and whole_id(text)),
+        typer.Argument(
+            metavar="[ID]",
+            help="a generation, from its beginning to its end; default: all that is published from now on",
+            callback=lambda text: text and whole_id(text),
+        ),
     ] = None,
     folder: FolderOption = DEFAULT_DIR,
     *,

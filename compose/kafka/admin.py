@@ -38,6 +38,13 @@ class LiveTopic(NamedTuple):
     own: frozenset[str]
 
 
+class Group(NamedTuple):
+    """A consumer group: its state, and the ids that the broker gave to its members."""
+
+    state: str
+    members: frozenset[str]
+
+
 @dataclass(frozen=True, slots=True)
 class NewTopicSpec:
     """A topic to create."""
@@ -156,13 +163,16 @@ class Admin:
                 )
             await asyncio.sleep(_POLL_S)
 
-    async def group_states(self, groups: Iterable[str]) -> dict[str, str]:
-        """Consumer group → its state (Stable, Empty, Dead …)."""
-        found: dict[str, str] = {}
+    async def groups(self, groups: Iterable[str]) -> dict[str, Group]:
+        """Consumer group → its state (Stable, Empty, Dead …) and who is in it."""
+        found: dict[str, Group] = {}
         for group in groups:
             coordinator = await self._client.find_coordinator(group)
             answer = await self._client._send_request(_DescribeGroups([group]), coordinator)  # noqa: SLF001
-            found |= {name: str(state) for _, name, state, *_ in answer.groups}
+            found |= {
+                name: Group(str(state), frozenset(member[0] for member in members))
+                for _, name, state, _, _, members, *_ in answer.groups
+            }
         return found
 
     async def _settings(self, names: Sequence[str]) -> dict[str, tuple[dict[str, str], frozenset[str]]]:

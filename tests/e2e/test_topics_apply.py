@@ -80,14 +80,15 @@ async def test_nobody_there_says_what_to_do():
 
 
 async def test_group_states_are_told(broker):
-    """A group with a member is Stable, one that nobody has joined is not."""
+    """A group with a member is Stable and names it, one that nobody has joined is not and has none."""
     await apply(broker, window_days=WINDOW_DAYS)
     consumer = AIOKafkaConsumer(EVENTS.name, bootstrap_servers=broker, group_id="present")
     await consumer.start()
     try:
         async with admin(broker) as cluster:
-            states = await cluster.group_states(["present", "absent"])
+            states = await cluster.groups(["present", "absent"])
     finally:
         await consumer.stop()
-    assert states["present"] == "Stable"
-    assert states["absent"] != "Stable"
+    assert (states["present"].state, len(states["present"].members)) == ("Stable", 1)
+    assert states["absent"].state != "Stable"
+    assert not states["absent"].members

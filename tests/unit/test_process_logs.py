@@ -19,6 +19,7 @@ def untouched():
     root = logging.getLogger()
     before = (list(root.handlers), root.level, logging.getLogger("aiokafka").level)
     root.handlers = []
+    logging.getLogger("aiokafka").setLevel(logging.NOTSET)  # the command line silences it for its own process
     yield
     root.handlers, level, vendor = before[0], before[1], before[2]
     root.setLevel(level)

@@ -1,6 +1,7 @@
 """What a stack consists of: embedded or external, ports, environment, and what is shown of it."""
 
 import io
+import json
 import os
 
 import pytest
@@ -10,7 +11,9 @@ from compose.config import load_settings, write_development_config
 from compose.embedded import model
 from compose.embedded.kafka.process import start_mark
 from compose.embedded.simulator import PRESETS
+from compose.kafka.admin import Group
 from compose.logs import LogPrinter, Terminal
+from compose.readiness import Joined
 from compose.run import AlreadyRuns, _decide, running
 from compose.stack import SIMULATOR_MODEL, UpOptions, base_services, child_environment, worker_services
 from compose.state import Folder, ServerInfo, StackState
@@ -172,6 +175,37 @@ async def test_the_log_shows_whole_lines_of_each_process(tmp_path):
         printer.say("up", "ready")
     lines = [line.split("│ ")[1] for line in screen.file.getvalue().splitlines()]
     assert lines == ["one", "half", "ready"]
+
+
+async def test_the_terminal_shows_words_where_the_file_has_json(tmp_path):
+    """An event and the fields that say something, without braces and zeros; the same figures again are not news."""
+    screen = Console(file=io.StringIO(), width=200)
+    fold = {"lag": 0, "records": 80, "event": "fold", "level": "info", "timestamp": "2026-11-30T03:05:33Z"}
+    bug = {
+        "event": "failed",
+        "level": "error",
+        "exception": [{"exc_type": "KeyError", "exc_value": "'x'", "frames": []}],
+    }
+    lines = [json.dumps(fold), json.dumps(fold | {"timestamp": "later"}), "not json", json.dumps(fold | {"records": 81}),
+             json.dumps(bug), '{"no": "event"}']  # fmt: skip
+    async with LogPrinter(tmp_path, screen) as printer:
+        (tmp_path / "pipeline.log").write_text("\n".join(lines) + "\n")
+        printer._print_new()
+    shown = [line.split("│ ")[1] for line in screen.file.getvalue().splitlines()]
+    assert shown == [
+        "fold  records=80", "not json", "fold  records=81", "failed  exception=KeyError: 'x'", '{"no": "event"}',
+    ]  # fmt: skip
+
+
+def test_a_group_is_joined_by_somebody_new():
+    """What a killed process left in its group is not the readiness of the one that is started in its place."""
+    joined = Joined("nowhere", ["one", "two"])
+    old, new = frozenset({"old"}), frozenset({"new"})
+    assert not joined.judge({"one": Group("Stable", old), "two": Group("Empty", frozenset())})
+    assert joined.judge({"one": Group("Stable", old), "two": Group("Stable", old)})
+    assert not joined.judge({"one": Group("Stable", old), "two": Group("Stable", old)})
+    assert not joined.judge({"one": Group("Stable", new), "two": Group("PreparingRebalance", old | new)})
+    assert joined.judge({"one": Group("Stable", new), "two": Group("Stable", new)})
 
 
 async def test_a_terminal_that_went_away_disturbs_nobody(tmp_path):

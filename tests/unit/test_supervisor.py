@@ -4,6 +4,7 @@ import asyncio
 import dataclasses
 import os
 import signal
+import socket
 import subprocess
 import sys
 from pathlib import Path
@@ -232,6 +233,18 @@ def test_ports_are_kept(tmp_path):
     first = folder.ports({"edge-1": 0, "edge-2": 0})
     assert len(set(first.values())) == 2
     assert folder.ports({"edge-1": 0, "edge-2": 0}) == first
+
+
+def test_a_port_that_is_asked_for_comes_before_that_of_the_last_time(tmp_path):
+    """`--port` is obeyed on a folder that has had other ports; where it is taken those of the last time come again."""
+    folder = Folder(tmp_path)
+    first = folder.ports({"edge-1": 0})
+    with socket.socket() as other:
+        other.bind(("127.0.0.1", 0))
+        wanted = other.getsockname()[1]
+        other.listen()
+        assert folder.ports({"edge-1": wanted}) == first
+    assert folder.ports({"edge-1": wanted}) == {"edge-1": wanted}
 
 
 def test_an_unreadable_state_says_what_to_do(tmp_path):
