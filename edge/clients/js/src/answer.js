@@ -29,7 +29,11 @@ import { seqOf } from "./cursor.js";
 const PROPER = new Set(["stop", "tool_call"]);
 const SAID = new Set(["text", "reasoning", "refusal", "citation"]);
 
+/** A generation says more than anybody wants to hold. */
+export class TooLong extends Error {}
+
 export class Answer {
+  #chars = 0;
   /** @type {string[]} */
   #texts = [];
   /** @type {Map<string, { id: string, name: string, arguments: string, choice: number, index: number }>} */
@@ -39,6 +43,11 @@ export class Answer {
   end = null;
   /** The error that ended it. @type {Record<string, any> | null} */
   failure = null;
+
+  /** @param {number} charsMax of all that is said */
+  constructor(charsMax) {
+    this.charsMax = charsMax;
+  }
 
   /** The text of the first choice. */
   get text() {
@@ -74,6 +83,8 @@ export class Answer {
     const { type, choice_index: choice = 0 } = part;
     const text = part.text ?? "";
     if (typeof text !== "string") throw new TypeError("the text of a part is no text");
+    this.#chars += text.length;
+    if (this.#chars > this.charsMax) throw new TooLong(`above ${this.charsMax} characters`);
     if (type === "tool_call") this.#call(part, choice);
     if (type === "reasoning" && choice === 0) this.reasoning += text;
     if (type !== "text") return "";

@@ -27,7 +27,7 @@ export const LIMITS = Object.freeze({
   ackMs: 2_000,
   /** What a refusal says: a few hundred bytes of an edge, a page of a proxy. Of a longer one only the head is told. */
   refusalBytesMax: 2 ** 20,
-  /** An answer in one piece; an edge's is below it. */
+  /** An answer in one piece, and what a generation says in all; an edge's is below it. */
   answerBytesMax: 64 * 2 ** 20,
   /** One event; the edge's own bound is 8 MiB. */
   frameCharsMax: 8 * 2 ** 20,

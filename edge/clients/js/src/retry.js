@@ -72,7 +72,7 @@ function backoffMs({ fruitless, random, limits }) {
  * @returns {Answered}
  */
 export function answered(response, wallMs) {
-  const advice = response.headers.get("x-should-retry");
+  const advice = response.headers.get("x-should-retry")?.trim().toLowerCase() ?? null;
   const said = response.headers.get("retry-after")?.trim() ?? "";
   const saidMs = response.headers.get("retry-after-ms")?.trim() ?? "";
   const dueMs = Date.parse(said);

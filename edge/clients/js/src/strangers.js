@@ -29,13 +29,15 @@ export function isRedirect({ status }) {
 }
 
 /**
- * Who answers in place of an edge, for people.
+ * Who answers in place of an edge, for people: without the queries of addresses, in which a ticket may stand.
  * @param {Response} response
  */
 export function strangerSays(response) {
   const { status, url, headers } = response;
-  const what = `what answers at ${url} is no edge`;
-  if (isRedirect(response)) return `${what}: a redirect to ${headers.get("location") ?? "another address"}, which is not followed`;
+  const [where] = url.split("?");
+  const [there] = (headers.get("location") ?? "another address").split("?");
+  const what = `what answers at ${where} is no edge`;
+  if (isRedirect(response)) return `${what}: a redirect to ${there}, which is not followed`;
   const said = `${status} ${headers.get("content-type") ?? "without a type"}`;
   return `${what}: ${said}, and X-Generation-Id is missing, another's, or hidden from this page`;
 }

@@ -10,7 +10,7 @@
  */
 
 import { baseOf, pathOf } from "./addresses.js";
-import { Answer, jsonOf } from "./answer.js";
+import { Answer, TooLong, jsonOf } from "./answer.js";
 import { newName, systemClock } from "./clock.js";
 import { seqOf } from "./cursor.js";
 import { NATIVE, objectIn } from "./dialects.js";
@@ -88,7 +88,7 @@ export function attach(options) {
 }
 
 export class Stream {
-  #answer = new Answer();
+  #answer;
   #saved;
   #options;
   #source;
@@ -106,6 +106,8 @@ export class Stream {
   constructor(saved, call, options) {
     this.#saved = saved;
     this.#options = options;
+    const limits = limitsOf(options.limits);
+    this.#answer = new Answer(limits.answerBytesMax);
     this.#source = new NativeSource({
       ...call,
       bases: [saved.position.base, ...(options.edges ?? []).map(baseOf)],
@@ -120,7 +122,7 @@ export class Stream {
       from: saved,
       state: saved.position.generationId === null ? "CONNECTING" : "PAUSED",
       store: options.store ?? inMemory,
-      limits: limitsOf(options.limits),
+      limits,
       clock: options.clock ?? systemClock,
       keepFrames: true,
       refusalsUp: false,
@@ -203,8 +205,9 @@ export class Stream {
       return this.#answer.take(frame);
     } catch (cause) {
       const { generationId, session } = this;
-      const message = `${frame.id} is no event of an edge's`;
-      throw new StreamError(message, { code: "unreadable_event", generationId, session, cause });
+      const known = { generationId, session, cause };
+      if (cause instanceof TooLong) throw new StreamError(`what the generation says is ${cause.message}`, { code: "answer_too_large", ...known });
+      throw new StreamError(`${frame.id} is no event of an edge's`, { code: "unreadable_event", ...known });
     }
   }
 

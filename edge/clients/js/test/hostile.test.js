@@ -101,11 +101,11 @@ for (const [name, read] of Object.entries(READERS)) {
 
   test(`${name}: a redirect is not followed: the key goes nowhere else, and the way it points is told`, async (t) => {
     const other = await played(t, { frames: FRAMES });
-    const away = (status) => ({ answer: { status, headers: { location: `${other.url}/login` }, body: "" } });
+    const away = (status) => ({ answer: { status, headers: { location: `${other.url}/login?back=a-ticket` }, body: "" } });
     const passing = await played(t, { ...script, faults: [away(307), ...begun, { after: bytesTo(script.frames, 2), how: "reset" }, away(302)] });
     assert.equal(await read(passing.url, { limits: QUICK }), SAID[name], "a portal that lets one through in the end");
     const lasting = await played(t, { ...script, faults: Array.from({ length: 9 }, () => away(308)) });
-    await assert.rejects(read(lasting.url, { limits: QUICK }), { code: "not_an_edge", message: new RegExp(`a redirect to ${other.url}/login`) });
+    await assert.rejects(read(lasting.url, { limits: QUICK }), { code: "not_an_edge", message: new RegExp(`a redirect to ${other.url}/login,`) });
     assert.equal(lasting.requests.length, 4);
     assert.equal(other.requests.length, 0);
   });
@@ -175,6 +175,9 @@ test("an answer in one piece has a bound, too", async (t) => {
   const call = { ...CALL, body: "{}" };
   await assert.rejects(resumableFetch({ limits: { ...QUICK, answerBytesMax: 8_000 } })(gateway.url + path, call), { code: "answer_too_large" });
   assert.equal(gateway.requests.length, 1);
+  const said = await played(t, { frames: nativeFrames(Array.from({ length: 9 }, () => "x".repeat(100))) });
+  const read = generate({ edge: said.url, body: {}, limits: { ...QUICK, answerBytesMax: 500 } }).result();
+  await assert.rejects(read, { code: "answer_too_large", text: "x".repeat(500) });
 });
 
 test("sessions that a wrong clock dated into the future do not push out those that begin after it was set right", async () => {

@@ -48,13 +48,19 @@ export type End = {
     fields: Record<string, any>;
 };
 export type Item = Start | Delta | End;
+/** A generation says more than anybody wants to hold. */
+export declare class TooLong extends Error {
+}
 export declare class Answer {
     #private;
+    charsMax: number;
     reasoning: string;
     /** @type {End | null} */
     end: End | null;
     /** The error that ended it. @type {Record<string, any> | null} */
     failure: Record<string, any> | null;
+    /** @param {number} charsMax of all that is said */
+    constructor(charsMax: number);
     /** The text of the first choice. */
     get text(): string;
     /**

@@ -26,7 +26,7 @@ export declare const LIMITS: Readonly<{
     ackMs: 2000;
     /** What a refusal says: a few hundred bytes of an edge, a page of a proxy. Of a longer one only the head is told. */
     refusalBytesMax: number;
-    /** An answer in one piece; an edge's is below it. */
+    /** An answer in one piece, and what a generation says in all; an edge's is below it. */
     answerBytesMax: number;
     /** One event; the edge's own bound is 8 MiB. */
     frameCharsMax: number;

@@ -18,7 +18,7 @@ export declare function isForeign({ headers }: Response, { generationId, streame
  */
 export declare function isRedirect({ status }: Response): boolean;
 /**
- * Who answers in place of an edge, for people.
+ * Who answers in place of an edge, for people: without the queries of addresses, in which a ticket may stand.
  * @param {Response} response
  */
 export declare function strangerSays(response: Response): string;

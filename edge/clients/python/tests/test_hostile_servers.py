@@ -5,7 +5,7 @@ import json
 
 import pytest
 from playing import FAST, WHOLE, Told, play
-from scripted import GENERATION, HEADERS, Reply, Server, chat, cursor, refusal
+from scripted import GENERATION, HEADERS, Reply, Server, chat, cursor, delta, refusal
 from test_course import CUT, Play
 from test_sessions import BEGUN, DELTAS, START, STREAM, read
 from tokentrail_client import SessionLost, Store, Times
@@ -182,6 +182,15 @@ def test_an_event_that_nobody_can_read_is_said(blocking, data):
     with pytest.raises(SessionLost) as caught:
         read(Server(BEGUN, Reply((START, DELTAS[0], odd, *STREAM[3:]))), blocking)
     assert (caught.value.reason, caught.value.text) == ("unreadable_event", "one ")
+
+
+def test_a_generation_without_end_has_a_bound(blocking, monkeypatch):
+    """What a generation says is held in memory: beyond the bound the session ends, with what came before."""
+    monkeypatch.setattr("tokentrail_client.items.TEXT_CHARS_MAX", 500)
+    endless = (delta(seq, "x" * 100) for seq in itertools.count(1))
+    with pytest.raises(SessionLost, match="above 500 characters") as caught:
+        read(Server(BEGUN, Reply(itertools.chain([START], endless))), blocking)
+    assert (caught.value.reason, caught.value.text) == ("answer_too_large", "x" * 500)
 
 
 def test_an_error_nested_without_end_is_no_error_of_ours(blocking):

@@ -47,7 +47,8 @@ class Head(NamedTuple):
     def kind(self) -> str:
         """What it is, for people."""
         if self.is_redirect:
-            return f"a redirect to {self.headers.get('location', 'another address')}, which is not followed"
+            there = self.headers.get("location", "another address").partition("?")[0]
+            return f"a redirect to {there}, which is not followed"
         return f"{self.status} {self.headers.get('content-type', 'without a type')}"
 
     def is_of(self, generation_id: str | None) -> bool:

@@ -72,6 +72,14 @@ class GenerationFailed(Exception):
         self.text = text
 
 
+TEXT_CHARS_MAX = 64 << 20
+"""What one generation may say: more than any model does. It is held in memory, all of it."""
+
+
+class TooLong(Exception):
+    """The generation says more than anybody wants to hold."""
+
+
 class NotFinished(Exception):
     """The answer is not whole yet."""
 
@@ -102,6 +110,7 @@ class Assembly:
     def __init__(self) -> None:
         self.end: End | None = None
         self.fault: Fault | None = None
+        self._chars = 0
         self._said: list[str] = []
         self._tools: dict[tuple[int, int | str | None], _Fragments] = {}
 
@@ -117,7 +126,7 @@ class Assembly:
         return json.loads(self.text)
 
     def take(self, frame: Frame) -> list[Item]:
-        """The items of one event."""
+        """The items of one event. Raises TooLong, or what reading something raises that is no event of an edge's."""
         if frame.event == "generation_error":
             self.fault = fault_of(frame.data) or Fault("error", frame.data)
             return []
@@ -136,6 +145,9 @@ class Assembly:
         kind, text, choice = part.get("type"), part.get("text") or "", part.get("choice_index", 0)
         if not isinstance(text, str):
             raise TypeError(f"the text of a part is {type(text).__name__}")
+        self._chars += len(text)
+        if self._chars > TEXT_CHARS_MAX:
+            raise TooLong(f"above {TEXT_CHARS_MAX} characters")
         if kind in _SPOKEN and text:
             if kind == "text" and choice == 0:
                 self._said.append(text)

@@ -12,11 +12,11 @@ from types import TracebackType
 from typing import Any, Self
 
 from tokentrail_client.async_shell import AsyncShell
-from tokentrail_client.call import Stopped
+from tokentrail_client.call import TOO_LARGE, Stopped
 from tokentrail_client.effects import Answer, Give
 from tokentrail_client.endings import message_of
 from tokentrail_client.frames import Frame, place_of, seq_of
-from tokentrail_client.items import Assembly, End, GenerationFailed, Item
+from tokentrail_client.items import Assembly, End, GenerationFailed, Item, TooLong
 from tokentrail_client.shell import Shell, Up
 from tokentrail_client.states import State
 
@@ -90,6 +90,8 @@ class _Session:
     def _taken(self, frame: Frame) -> list[Item]:
         try:
             return self._assembly.take(frame)
+        except TooLong as error:
+            raise SessionLost(TOO_LARGE, f"what the generation says is {error}", self.text) from error
         except (ValueError, AttributeError, TypeError, RecursionError) as error:
             raise SessionLost(
                 "unreadable_event", f"{frame.id} is no event of an edge's", self.text
