@@ -59,8 +59,8 @@ def reader_of(record: type[Struct]) -> Callable[[bytes, int], Any]:
     return decode
 
 
-def _unsigned(data: bytes, at: int) -> tuple[int, int]:
-    """A long before zigzag. Of one to three groups, or of eight: a count, a span of time, a time stamp."""
+def unsigned(data: bytes, at: int) -> tuple[int, int]:
+    """A long before zigzag. Of one to four groups, or of eight: a count, a span of time, a time stamp."""
     first = data[at]
     if first < _LAST:
         return first, at + 1
@@ -71,6 +71,9 @@ def _unsigned(data: bytes, at: int) -> tuple[int, int]:
     if third < _LAST:
         return first & 0x7F | (second & 0x7F) << 7 | third << 14, at + 3
     low = first & 0x7F | (second & 0x7F) << 7 | (third & 0x7F) << 14
+    fourth = data[at + 3]
+    if fourth < _LAST:
+        return low | fourth << 21, at + 4
     high = _high.get(data[at + 3 : at + 8])
     if high is not None:
         return low | high, at + 8
@@ -94,12 +97,12 @@ def _groups(data: bytes, at: int) -> tuple[int, int]:
 
 
 def _long(data: bytes, at: int) -> tuple[int, int]:
-    value, at = _unsigned(data, at)
+    value, at = unsigned(data, at)
     return (value >> 1) ^ -(value & 1), at
 
 
 def _bytes(data: bytes, at: int) -> tuple[bytes, int]:
-    size, at = _unsigned(data, at)
+    size, at = unsigned(data, at)
     if size & 1:
         raise Unusual("a negative length")
     end = at + (size >> 1)
@@ -121,7 +124,7 @@ class _Readers:
     def __init__(self) -> None:
         self._made: dict[type[Struct], Read] = {}
         self._names: dict[str, Any] = {
-            "unsigned": _unsigned,
+            "unsigned": unsigned,
             "long": _long,
             "string": _string,
             "raw": _bytes,

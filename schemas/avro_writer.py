@@ -79,12 +79,13 @@ def _long(value: int) -> bytes:
     return data + (_ENDS[rest] if rest < _LAST else _END_PAIRS[rest])
 
 
-def _string(value: str) -> bytes:
+def string_bytes(value: str) -> bytes:
+    """A string: its length in bytes, and these."""
     data = value.encode()
     return _long(len(data)) + data
 
 
-_short = _Kept(_string)
+_short = _Kept(string_bytes)
 
 
 class _Writers:
@@ -95,7 +96,7 @@ class _Writers:
         self._names: dict[str, Any] = {
             "astuple": msgspec.structs.astuple,
             "long": _long,
-            "string": _string,
+            "string": string_bytes,
             "short": _short,
         }
 
@@ -207,7 +208,7 @@ def _encoded(kind: Any, value: Any) -> bytes:
     if kind is int:
         return _long(value)
     if kind is str:
-        return _string(value)
+        return string_bytes(value)
     return _long(
         list(kind).index(value)
     )  # an enum, or an error here and now: no default of ours is anything else
