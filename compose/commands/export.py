@@ -40,7 +40,9 @@ def bill(
         Path, typer.Option("--out", help="where the file goes; cover sheet and manifest beside it")
     ],
     folder: FolderOption = DEFAULT_DIR,
-    form: Annotated[Form, typer.Option("--format", help="csv, or jsonl: one JSON object a line")] = Form.CSV,
+    form: Annotated[
+        Form, typer.Option("--format", help="csv; jsonl: one JSON object a line; focus: rows of FOCUS 1.2")
+    ] = Form.CSV,
     zone: Annotated[
         str | None,
         typer.Option(

@@ -1,1 +1,1 @@
-"""Exports: files made from the warehouse. ``bill`` (the order of things) · ``books`` · ``questions`` · ``statement`` · ``tally`` · ``render``."""
+"""Exports: files made from the warehouse. ``bill`` (the order of things) · ``books`` · ``questions`` · ``statement`` · ``tally`` · ``render`` · ``focus``."""

@@ -17,32 +17,27 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-import re
 from contextlib import suppress
-from datetime import UTC, datetime
 from decimal import Decimal
 from typing import IO, TYPE_CHECKING, NamedTuple
-from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
-from schemas.errors import TokentrailError
 from schemas.money import plain
 from sinks.exports.books import Books, Closing, Snapshot
-from sinks.exports.render import Form, writer_of
+from sinks.exports.focus import Invoice
+from sinks.exports.period import ExportError, bounds
+from sinks.exports.render import Form, Writer, writer_of
 from sinks.exports.statement import Item, Kind, Terms, statement
 from sinks.exports.tally import NAMED_MAX, Money, Tally
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
+    from datetime import datetime
     from pathlib import Path
 
     from sinks.store import SqlStore
 
 CLOSINGS_TRIED = 5
 """How often a closing counts again because another one of this tenant was faster; two finance people are not five."""
-
-
-class ExportError(TokentrailError):
-    """Nothing was written; the message says what to do."""
 
 
 class Order(NamedTuple):
@@ -106,6 +101,7 @@ def export_bill(store: SqlStore, order: Order, out_path: Path, *, now: datetime,
     month = _month(order, books.closings())
     if out_path.is_dir():  # a rename would tell only when the month is closed
         raise ExportError(f"{out_path} cannot be written: it is a folder")
+    invoice = Invoice(order.tenant, order.side, order.period, month.zone)
     temporary = out_path.with_name(f".{out_path.name}.{closing_id}.part")
     try:
         with temporary.open("w", encoding="utf-8", newline="") as file:
@@ -114,11 +110,11 @@ def export_bill(store: SqlStore, order: Order, out_path: Path, *, now: datetime,
                 month, left = _close(books, order, now, closing_id)
             if month.closing is None:
                 at = books.snapshot(month.closings, _unix_us(month.end))
-                tally = _write(_due(books, order, month, at), order.form, file)
+                tally = _write(_due(books, order, month, at), writer_of(order.form, file, invoice), file)
                 _compare(tally.seen(), books.owed(at))
                 position = at.position
             else:
-                tally = _write(books.lines(month.closing), order.form, file)
+                tally = _write(books.lines(month.closing), writer_of(order.form, file, invoice), file)
                 _check_kept(books, month.closing, tally)
                 tally.left, position = left, month.closing.ledger_position
         bill = _publish(order, month, tally, position, temporary, out_path)
@@ -131,21 +127,6 @@ def export_bill(store: SqlStore, order: Order, out_path: Path, *, now: datetime,
         newly=month.closing is not None and month.closing.closing.startswith(f"{closing_id}-"),
         unreadable=tuple(books.unreadable(_unix_us(month.begin), NAMED_MAX)),
     )
-
-
-def bounds(period: str, zone: str) -> tuple[datetime, datetime]:
-    """The first instant of a month in a zone, and the first that is not in it any more, in UTC. Raises ExportError."""
-    match = re.fullmatch(r"(\d{4})-(0[1-9]|1[0-2])", period)
-    if match is None:
-        raise ExportError(f"a period is a month like 2026-11, not {period!r}")
-    try:
-        tz = ZoneInfo(zone)
-    except (ZoneInfoNotFoundError, ValueError) as error:
-        raise ExportError(f"{zone!r} is no IANA time zone; Europe/Budapest is one") from error
-    year, month = int(match.group(1)), int(match.group(2))
-    following = (year + month // 12, month % 12 + 1)
-    begin, end = (datetime(y, m, 1, tzinfo=tz).astimezone(UTC) for y, m in ((year, month), following))
-    return begin, end
 
 
 def _month(order: Order, closings: tuple[Closing, ...]) -> _Month:
@@ -191,12 +172,13 @@ def _kept(items: Iterable[Item], tally: Tally) -> Iterator[Item]:
             yield item
 
 
-def _write(items: Iterable[Item], form: Form, file: IO[str]) -> Tally:
-    tally, write = Tally(), writer_of(form, file)
+def _write(items: Iterable[Item], writer: Writer, file: IO[str]) -> Tally:
+    tally = Tally()
     for item in items:
         tally.add(item)
         if item.kind.billed:
-            write(item)
+            writer.write(item)
+    writer.end()
     file.flush()
     os.fsync(file.fileno())
     return tally

@@ -1,24 +1,24 @@
 """The forms of a bill's file: how one line becomes bytes, the same each time. Pure but for the file that it writes to.
 
 CSV is for spreadsheets: an unknown value is an empty cell, and no cell is one that a spreadsheet would execute. JSON Lines is for
-programs: the same fields by name, money as text, an unknown value null. Before: ``statement``. After: ``bill``.
+programs: the same fields by name, money as text, an unknown value null. FOCUS is in ``focus``. Before: ``statement``. After:
+``bill``.
 """
 
 from __future__ import annotations
 
 import csv
 import json
-from datetime import UTC, datetime
+from datetime import datetime
 from decimal import Decimal
 from enum import StrEnum
-from typing import IO, TYPE_CHECKING, Any
+from typing import IO, TYPE_CHECKING, Any, Protocol
 from uuid import UUID
 
-from schemas.money import plain
+from sinks.exports.cells import cell, text
+from sinks.exports.focus import FocusWriter, Invoice
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from sinks.exports.statement import Item
 
 COLUMNS = (
@@ -45,8 +45,6 @@ COLUMNS = (
     "content_hash",
     "conflicts",
 )
-_FORMULA = ("=", "+", "-", "@", "\t", "\r")
-"""How a cell begins that a spreadsheet would execute; a client chooses its request ids."""
 
 
 class Form(StrEnum):
@@ -54,15 +52,54 @@ class Form(StrEnum):
 
     CSV = "csv"
     JSONL = "jsonl"
+    FOCUS = "focus"
 
 
-def writer_of(form: Form, file: IO[str]) -> Callable[[Item], None]:
+class Writer(Protocol):
+    """Takes the lines of a bill in their order."""
+
+    def write(self, item: Item) -> None:
+        """Take a line."""
+
+    def end(self) -> None:
+        """That was the last one."""
+
+
+def writer_of(form: Form, file: IO[str], invoice: Invoice) -> Writer:
     """What writes the lines of a bill to a file; the head of the form, if it has one, is written at once."""
-    if form is Form.JSONL:
-        return lambda item: _write_json(file, item)
-    rows = csv.writer(file, lineterminator="\n")
-    rows.writerow(COLUMNS)
-    return lambda item: rows.writerow([_cell(value) for value in _values(item)]) and None
+    if form is Form.FOCUS:
+        return FocusWriter(file, invoice)
+    return _JsonLines(file) if form is Form.JSONL else _Csv(file)
+
+
+class _Csv:
+    """One row per line."""
+
+    def __init__(self, file: IO[str]) -> None:
+        self._rows = csv.writer(file, lineterminator="\n")
+        self._rows.writerow(COLUMNS)
+
+    def write(self, item: Item) -> None:
+        """Take a line."""
+        self._rows.writerow([cell(value) for value in _values(item)])
+
+    def end(self) -> None:
+        """All is written."""
+
+
+class _JsonLines:
+    """One object per line."""
+
+    def __init__(self, file: IO[str]) -> None:
+        self._file = file
+
+    def write(self, item: Item) -> None:
+        """Take a line."""
+        said = {name: _jsonable(value) for name, value in zip(COLUMNS, _values(item), strict=True)}
+        self._file.write(json.dumps(said, ensure_ascii=False) + "\n")
+
+    def end(self) -> None:
+        """All is written."""
 
 
 def _values(item: Item) -> list[Any]:
@@ -70,29 +107,7 @@ def _values(item: Item) -> list[Any]:
     return [said[name] for name in COLUMNS]
 
 
-def _write_json(file: IO[str], item: Item) -> None:
-    said = {name: _jsonable(value) for name, value in zip(COLUMNS, _values(item), strict=True)}
-    file.write(json.dumps(said, ensure_ascii=False) + "\n")
-
-
 def _jsonable(value: Any) -> Any:
     if isinstance(value, (Decimal, datetime, UUID)):
-        return _text(value)
+        return text(value)
     return sorted(value) if isinstance(value, (list, tuple)) else value
-
-
-def _cell(value: Any) -> str:
-    if value is None:
-        return ""
-    if isinstance(value, (list, tuple)):
-        return " ".join(sorted(value))
-    text = _text(value)
-    return f"'{text}" if isinstance(value, str) and text.startswith(_FORMULA) else text
-
-
-def _text(value: Any) -> str:
-    if isinstance(value, Decimal):
-        return plain(value)
-    if isinstance(value, datetime):
-        return value.astimezone(UTC).isoformat(timespec="microseconds")
-    return str(value)

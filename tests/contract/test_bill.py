@@ -13,7 +13,7 @@ import pytest
 from schemas.money import month_of, total
 from schemas.records import Side
 from sinks import derived
-from sinks.exports.bill import ExportError, bounds
+from sinks.exports.period import ExportError, bounds
 from sinks.exports.render import Form
 from tests.support.bills import export, files_of, line, lines_of, put, us
 from tests.support.warehouse import empty_database
@@ -122,6 +122,17 @@ def test_json_lines_say_what_the_csv_says(store, tmp_path):
         assert {str(one[name]) for name in ("quantity", "started", "content_hash")} <= set(row.values())
 
 
+def test_each_form_comes_to_the_same(store, tmp_path):
+    """A closed month in one form after the other: the same lines, sum and cover sheet, and FOCUS costs what they cost."""
+    put(store, line(1, "0.1"), line(2, "0.2"), line(3, None, unit_price=None))
+    made = [export(store, tmp_path / form.value, form=form) for form in Form]
+    assert [bill.tally.rows for bill in made] == [3, 3, 3]
+    assert len({bill.cover_path.read_bytes() for bill in made}) == 1
+    rows = lines_of(made[list(Form).index(Form.FOCUS)])
+    assert total(Decimal(row["BilledCost"]) for row in rows) == Decimal("0.3")
+    assert made[0].tally.sums == {"USD": Decimal("0.3")}
+
+
 def test_a_bill_is_one_tenants_and_one_side(store, tmp_path):
     """Nothing of another tenant, and nothing of what the provider cost, stands on a customer's bill."""
     foreign = msgspec.structs.replace(line(2, "2"), tenant="b")
@@ -178,7 +189,15 @@ def test_an_empty_month_is_a_bill_too(store, tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("period", "zone"), [("2026-13", "UTC"), ("2026-3", "UTC"), ("2026-03", "Mars/Base"), ("2026-03", "../x")]
+    ("period", "zone"),
+    [
+        ("2026-13", "UTC"),
+        ("2026-3", "UTC"),
+        ("0000-01", "UTC"),
+        ("9999-12", "UTC"),
+        ("2026-03", "Mars/Base"),
+        ("2026-03", "../x"),
+    ],
 )
 def test_a_wrong_month_or_zone_says_what_is_right(period, zone):
     """A typing error is told before anything is asked or written."""

@@ -11,8 +11,8 @@ import pytest
 
 from schemas.money import total
 from sinks import derived, rows
-from sinks.exports.bill import ExportError
 from sinks.exports.books import BILLED_LINES, CLOSED_PERIODS, Books
+from sinks.exports.period import ExportError
 from tests.support.bills import export, files_of, line, lines_of, put, us
 from tests.support.records import Raw, generation, generation_id
 from tests.support.warehouse import empty_database
