@@ -63,6 +63,6 @@ export function refusalOf(stop, answer, said, cause) {
  * Why a connection failed: platforms say it in the cause, "fetch failed" before it.
  * @param {any} error
  */
-function reasonOf(error) {
+export function reasonOf(error) {
   return String(error?.cause?.message || error?.cause?.code || error?.message || error);
 }

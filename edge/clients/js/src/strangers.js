@@ -39,5 +39,5 @@ export function strangerSays(response) {
   const what = `what answers at ${where} is no edge`;
   if (isRedirect(response)) return `${what}: a redirect to ${there}, which is not followed`;
   const said = `${status} ${headers.get("content-type") ?? "without a type"}`;
-  return `${what}: ${said}, and X-Generation-Id is missing, another's, or hidden from this page`;
+  return `${what}: ${said}, without what an edge says (X-Generation-Id is missing, another's, or hidden from this page)`;
 }

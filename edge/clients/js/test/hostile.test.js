@@ -4,7 +4,7 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import { gzipSync } from "node:zlib";
 
-import { generate, memoryStore, resumableFetch } from "../src/index.js";
+import { generate, memoryStore, resumableFetch, ticketFor } from "../src/index.js";
 import { beginning } from "../src/progress.js";
 import { systemClock } from "../src/clock.js";
 import { DIALECTS, GENERATION, LATE_MS, QUICK, bytesTo, frame, idOf, lateClock, nativeFrames, played, until } from "./played.js";
@@ -167,6 +167,25 @@ test("iterator: an event that nobody can read is said, with its id and the text 
     const read = generate({ edge: gateway.url, body: {}, limits: QUICK }).result();
     await assert.rejects(read, { name: "StreamError", code: "unreadable_event", text: "one", generationId: GENERATION }, data.slice(0, 50));
     gateway.stop();
+  }
+});
+
+test("a ticket that does not come says why: refused, cut, a page, a redirect, nobody", async (t) => {
+  const html = { headers: { "content-type": "text/html" } };
+  const cut = () => new ReadableStream({ pull: (to) => to.error(new TypeError("terminated")) });
+  const answers = [
+    [() => new Response('{"error": {"code": "forbidden", "message": "not yours"}}', { status: 403 }), { code: "forbidden", status: 403 }],
+    [() => new Response(cut(), { status: 403 }), { code: "unreachable", message: /terminated/ }],
+    [() => new Response("<html>", html), { code: "not_an_edge", message: /200 text\/html/ }],
+    [() => new Response(null, { status: 307, headers: { location: "http://elsewhere.test/" } }), { code: "not_an_edge", message: /redirect to http:\/\/elsewhere/ }],
+    [() => Promise.reject(new TypeError("fetch failed")), { code: "unreachable", message: /fetch failed/ }],
+  ];
+  for (const [answer, expected] of answers) {
+    const asked = ticketFor({ edge: "http://edge.test", generationId: GENERATION, apiKey: "key-1", fetch: async (...request) => {
+      assert.equal(request[1].redirect, "manual");
+      return answer();
+    } });
+    await assert.rejects(asked, { name: "StreamError", generationId: GENERATION, ...expected });
   }
 });
 

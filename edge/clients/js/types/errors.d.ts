@@ -80,3 +80,8 @@ export declare function refusalOf(stop: string, answer: {
     message: string;
     details: ErrorDetails;
 };
+/**
+ * Why a connection failed: platforms say it in the cause, "fetch failed" before it.
+ * @param {any} error
+ */
+export declare function reasonOf(error: any): string;

@@ -7,7 +7,7 @@
 import type { Fetch } from "./types.js";
 /** @import { Fetch } from "./types.js" */
 /**
- * A short-lived ticket for one generation; the answer's fields as the edge gives them, `ticket` among them.
+ * A short-lived ticket for one generation; the answer's fields as the edge gives them, `ticket` among them. Raises StreamError.
  * @param {{ edge: string, generationId: string, apiKey: string, fetch?: Fetch, signal?: AbortSignal }} options
  * @returns {Promise<{ ticket: string, [field: string]: unknown }>}
  */

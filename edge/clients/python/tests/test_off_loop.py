@@ -37,7 +37,10 @@ class Held:
 
 
 @pytest.fixture
-def store(tmp_path):
+def store(tmp_path, monkeypatch):
+    """A store in whose file nobody gives up waiting, however slow the machine is."""
+    monkeypatch.setattr("tokentrail_client.store.BUSY_S", 120)
+    monkeypatch.setattr("tokentrail_client.async_shell.LEAVING_S", 120)
     with Store(tmp_path / "s.db") as opened:
         yield opened
 
