@@ -157,6 +157,16 @@ async def test_a_warehouse_that_is_away_is_waited_for(monkeypatch):
     assert world.store.inserts == 2
 
 
+async def test_a_burst_is_few_inserts():
+    """A thousand records that come one by one within a second are one block, and none is missing."""
+    world = World([[raw_of("t", 0, n, delta(generation_id(n), 0, "x")) for n in range(1000)]])
+    loop = world.session(limits=Limits(rows=10_000, bytes=10**9, age_s=1.0))
+    while world.committed != {0: 1000}:
+        await loop.turn()
+    assert world.store.inserts == 1
+    assert world.places() == [(0, n) for n in range(1000)]
+
+
 async def test_a_stop_settles_what_was_read():
     """SIGTERM: rows that were read but not yet due are inserted and committed before the end."""
     log = [[raw_of("t", 0, 0, delta(generation_id(0), 0, "x"))]]
