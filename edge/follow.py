@@ -10,25 +10,21 @@ Before: ``generation``, ``log`` or ``past``. After: ``emit`` writes it out; ``re
 """
 
 import asyncio
-from collections import deque
 from collections.abc import Callable
 
 from edge.generation import Delivered, Generation
-from edge.log import EventLog, LogAway, OffsetGone, Progress, Raw, Reader
+from edge.log import EventLog, LogAway, OffsetGone
 from edge.reading.past import Past
 from edge.reading.replays import Replays
+from edge.reading.slices import Slices
 from schemas.codec import Codec
 from schemas.errors import TokentrailError
 from schemas.events import Kind, LogEvent
 from schemas.outcomes import ERRORS
-from schemas.parts import Joiner
 from schemas.reading import Reading, Verdict
 
 READ_EVENTS_MAX = 256
 """So many events at the most are handed out in one go: a replay of thousands leaves the loop to others between."""
-
-DECODE_EVENTS_MAX = 64
-"""So many records are decoded before the first of them is handed out: a resume's first event need not wait for all."""
 
 
 class Hole(TokentrailError):
@@ -85,9 +81,6 @@ class Follower:
         forgotten: Callable[[], bool] = lambda: False,
         replays: Replays | None = None,
     ) -> None:
-        self._log = log
-        self._codec = codec
-        self._key = generation_id.encode()
         self.generation_id = generation_id
         self._partition = partition
         self._offset = offset
@@ -96,11 +89,8 @@ class Follower:
         self._past = past
         self._forgotten = forgotten
         self._replays = replays or Replays(0)
-        self._reader: Reader | None = None
-        self._joiner = Joiner(codec)
+        self._of_log = Slices(log, codec, generation_id, partition, self._replays)
         self._ready: list[Delivered] = []
-        self._undecoded: deque[Raw] = deque()
-        self._progress: Progress | None = None
         self._seen_above: int | None = None
         self._first_seen: int | None = None
         self._wanted = next_seq
@@ -186,9 +176,7 @@ class Follower:
 
     def close(self) -> None:
         """Stop reading; idempotent."""
-        if self._reader is not None:
-            self._reader.close()
-            self._reader = None
+        self._of_log.close()
 
     async def _more(self) -> None:
         local = self._local
@@ -238,27 +226,18 @@ class Follower:
     async def _from_log(self) -> None:
         if self._local is not None and self._local.log_away:
             raise LogSilent("the log takes no records at the moment")
-        if self._reader is None:
-            self._reader = self._log.reader(self._partition, self._key, self._offset)
         try:
-            if not self._undecoded:
-                self._progress = await self._reader.read()
-                self._undecoded.extend(self._progress.records)
-            if self._forgotten():
-                self._erase()
-                return
-            for _ in range(min(DECODE_EVENTS_MAX, len(self._undecoded))):
-                raw, replays = self._undecoded.popleft(), self._replays
-                found = replays.find(self.generation_id, raw)
-                if found is None:
-                    found = await replays.decoded(self._log, self._codec, self._joiner, self._partition, raw)
-                if found is not None:
-                    self._judge(found)
+            found = await self._of_log.take(self._offset)
         except LogAway as away:
             raise LogSilent(str(away)) from away
-        if self._progress is not None and not self._undecoded:
-            self._look(at_end=self._progress.caught_up)
-            self._position = self._progress.position
+        if self._forgotten():
+            self._erase()
+            return
+        for delivered in found:
+            self._judge(delivered)
+        if (progress := self._of_log.progress) is not None:
+            self._look(at_end=progress.caught_up)
+            self._position = progress.position
 
     def _look(self, *, at_end: bool) -> None:
         self.caught_up = at_end

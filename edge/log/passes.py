@@ -46,6 +46,7 @@ class KeyReader:
         self.caught_up = False
         self.closed = False
         self.served = 0
+        self.ranges = 0
         self._on_change = on_change
         self._records: list[Raw] = []
         self._bytes = 0
@@ -101,6 +102,7 @@ class KeyReader:
         if fetched.records:
             self._timestamp_ms = fetched.records[-1][1]
         self.position = fetched.end
+        self.ranges += 1
         self._ahead += 1
         self.caught_up = reached_end
         if news:
@@ -113,10 +115,17 @@ class KeyReader:
 
 
 class PartitionReaders:
-    """The readers of one partition."""
+    """The readers of one partition.
+
+    Attributes:
+        tail_from: where the tail pass goes on; None: nobody stands at the end.
+        ranges: how many ranges who is ``wanted`` was given before: one that reads on is served more at a time.
+
+    """
 
     def __init__(self) -> None:
         self.readers: set[KeyReader] = set()
+        self.ranges = 0
         self.tail_from: int | None = None
         self._offered = 0
         self._turns = 0
@@ -133,8 +142,11 @@ class PartitionReaders:
             return None
         self._turns += 1
         if self._turns % 2:
-            return min(reader.position for reader in behind)
-        return min(behind, key=lambda reader: (reader.served, reader.position)).position
+            chosen = min(behind, key=lambda reader: reader.position)
+        else:
+            chosen = min(behind, key=lambda reader: (reader.served, reader.position))
+        self.ranges = chosen.ranges
+        return chosen.position
 
     def offer(self, fetched: Fetched, only: KeyReader | None = None) -> None:
         """Give a fetched range to every reader that stands inside it, or to one of them."""
