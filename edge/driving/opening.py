@@ -14,10 +14,12 @@ from edge.generation import Generation, Identity
 from edge.policy.routes import Target, in_order
 from schemas.events import MessageStart, RuntimeSnapshot
 from schemas.ids import uuid7
-from schemas.partition import partition_of
+from schemas.partition import partition_of, partitions_behind
 from schemas.settings import ApiKey, Route, Settings
 
 ID_BITS = 74
+LAST_DIGITS = 4
+"""Of an id: one word of the hash that says its partition."""
 MODEL_CHARS_MAX = 512
 """A name stands on every derived record of its generation, and those are not cut into parts."""
 _MILLISECONDS = re.compile(r"0*[1-9][0-9]{0,11}", re.ASCII)  # up to 31 years
@@ -91,10 +93,15 @@ class Opening:
         return generation
 
     def _new_id(self, wall_us: int) -> str:
+        """Its time and most of its random bits are drawn once; the last of them are the next that fall into an own one."""
         while True:
-            generation_id = uuid7(wall_us // 1000, self._clock.random_bits(ID_BITS))
-            if partition_of(generation_id.encode(), self._partitions) in self._own:
-                return generation_id
+            drawn = uuid7(wall_us // 1000, self._clock.random_bits(ID_BITS))
+            head, last = drawn[:-LAST_DIGITS], int(drawn[-LAST_DIGITS:], 16)
+            partition_with = partitions_behind(head.encode(), self._partitions)
+            for step in range(16**LAST_DIGITS):
+                end = f"{(last + step) % 16**LAST_DIGITS:0{LAST_DIGITS}x}"
+                if partition_with(end.encode()) in self._own:
+                    return head + end
 
     def _message_start(
         self,

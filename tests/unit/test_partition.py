@@ -5,7 +5,7 @@ from aiokafka.partitioner import murmur2 as aiokafka_murmur2
 from hypothesis import given
 from hypothesis import strategies as st
 
-from schemas.partition import murmur2, partition_of
+from schemas.partition import murmur2, partition_of, partitions_behind
 
 JAVA_VECTORS = {  # org.apache.kafka.common.utils.UtilsTest.testMurmur2
     b"21": -973932308,
@@ -38,3 +38,10 @@ def test_range(generation_id, partitions):
 def test_sign_bit_is_masked():
     """A negative Java hash is masked, not made absolute."""
     assert partition_of(b"21", 32) == (-973932308 & 0x7FFFFFFF) % 32
+
+
+@given(st.binary(max_size=48), st.binary(min_size=4, max_size=4), st.integers(1, 64))
+def test_the_last_word_alone(head, last, partitions):
+    """Keys that share all but their last word lie where each of them lies by itself."""
+    head = head[: len(head) // 4 * 4]
+    assert partitions_behind(head, partitions)(last) == partition_of(head + last, partitions)
