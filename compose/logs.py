@@ -7,11 +7,14 @@ awaited by a child; the files keep each line as it was written, the terminal is 
 import asyncio
 import contextlib
 import json
+import re
 import time
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, NoReturn, Self
 
-from rich.console import Console
+from rich.console import Console, ConsoleOptions, RenderableType
+from rich.segment import Segment
 from rich.text import Text
 
 INTERVAL_S = 0.15
@@ -19,14 +22,28 @@ COLOURS = ("cyan", "magenta", "yellow", "green", "blue", "bright_red", "bright_c
 NAME_WIDTH = 11
 _READ_BYTES = 1 << 16
 _STYLES = {"warning": "yellow", "error": "red", "critical": "bold red"}
+_NOT_TO_A_TERMINAL = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
+"""Control characters but for tab and line end, and what turns the direction of writing round."""
 
 
 class Terminal(Console):
-    """rich ends the whole program when its reader has left; whether that ends anything is for us to decide."""
+    """rich's, with two differences: who leaves does not end the program, and no text commands the terminal.
+
+    What is shown was written by callers and models. rich takes some control characters out of a text and leaves escape
+    sequences in it, which could clear an operator's screen or rename his window.
+    """
 
     def on_broken_pipe(self) -> NoReturn:
         """Let the caller of ``print`` have the error."""
         raise BrokenPipeError
+
+    def render(self, renderable: RenderableType, options: ConsoleOptions | None = None) -> Iterable[Segment]:
+        """See Console; rich's own colours are no text."""
+        for segment in super().render(renderable, options):
+            if segment.control is None and _NOT_TO_A_TERMINAL.search(segment.text):
+                yield segment._replace(text=_NOT_TO_A_TERMINAL.sub("\ufffd", segment.text))
+            else:
+                yield segment
 
 
 class LogPrinter:

@@ -178,7 +178,7 @@ def main() -> None:
     service = EdgeService(settings, KafkaLog(settings, codec), codec, system_clock())
     config = uvicorn.Config(
         Direct(build_app(service)),
-        log_level="warning",
+        log_level="error",  # it warns of each request that is none: anybody could fill the log without a key
         access_log=False,
         http=bounded(settings.limit),
         ws="none",

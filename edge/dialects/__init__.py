@@ -120,9 +120,16 @@ class Dialect(Protocol):
         """The finished answer as the dialect's non-streaming body."""
 
 
+PASSED_ON_CHARS_MAX = 4_096
+"""Of one header: servers take 8 KiB, and one that hangs up on more would count as a provider that is ill."""
+
+
 def passed_on(headers: Mapping[str, str], names: Iterable[str]) -> dict[str, str]:
-    """Those of a client's headers that a list allows."""
-    return {name: headers[name] for name in names if name in headers}
+    """Those of a client's headers that a list allows; BadRequest for one that no server would read."""
+    found = {name: headers[name] for name in names if name in headers}
+    if too_long := [name for name, text in found.items() if len(text) > PASSED_ON_CHARS_MAX]:
+        raise BadRequest(f"{too_long[0]} has more than {PASSED_ON_CHARS_MAX} characters")
+    return found
 
 
 def bearer(api_key: str | None) -> dict[str, str]:

@@ -22,6 +22,8 @@ LAST_DIGITS = 4
 """Of an id: one word of the hash that says its partition."""
 MODEL_CHARS_MAX = 512
 """A name stands on every derived record of its generation, and those are not cut into parts."""
+NAME_CHARS_MAX = 512
+"""The same of what a caller's headers name; a longer one echoed in a head is also more than many clients read."""
 _MILLISECONDS = re.compile(r"0*[1-9][0-9]{0,11}", re.ASCII)  # up to 31 years
 _POLICIES = ("grace", "continue", "cancel")
 
@@ -112,19 +114,19 @@ class Opening:
     ) -> MessageStart:
         route = "+".join(f"{t.route.provider}/{t.route.model or request.model}" for t in targets)
         return MessageStart(
-            request_id=headers.get("x-request-id")
+            request_id=named(headers, "x-request-id")
             or uuid7(self._clock.wall_us() // 1000, self._clock.random_bits(ID_BITS)),
             model=request.model,
             model_route=route,
             prompt_hash=request.prompt_hash,
             client_streamed=request.stream,
-            previous_generation_id=headers.get("x-previous-generation-id"),
-            lineage_kind=headers.get("x-lineage-kind"),
-            client_id=headers.get("x-client-id"),
-            trace_id=headers.get("traceparent"),
-            priority=headers.get("x-priority"),
-            risk_tier=headers.get("x-risk-tier"),
-            prompt_version=headers.get("x-prompt-version"),
+            previous_generation_id=named(headers, "x-previous-generation-id"),
+            lineage_kind=named(headers, "x-lineage-kind"),
+            client_id=named(headers, "x-client-id"),
+            trace_id=named(headers, "traceparent"),
+            priority=named(headers, "x-priority"),
+            risk_tier=named(headers, "x-risk-tier"),
+            prompt_version=named(headers, "x-prompt-version"),
             request_deadline_ms=positive_ms(headers, "x-deadline-ms"),
             context_ms=positive_ms(headers, "x-context-ms"),
             idempotency_key_hash=key_hash,
@@ -132,6 +134,14 @@ class Opening:
                 route=route, sampling=request.sampling, stop_rules=request.stop_rules
             ),
         )
+
+
+def named(headers: Mapping[str, str], name: str) -> str | None:
+    """What a header names; BadRequest for more than anybody would read."""
+    text = headers.get(name)
+    if text is not None and len(text) > NAME_CHARS_MAX:
+        raise BadRequest(f"{name} has more than {NAME_CHARS_MAX} characters")
+    return text
 
 
 def positive_ms(headers: Mapping[str, str], name: str) -> int | None:

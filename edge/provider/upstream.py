@@ -6,6 +6,7 @@ After: ``driver``.
 """
 
 import asyncio
+import io
 import os
 from collections.abc import AsyncIterator, Iterator, Mapping
 from contextlib import asynccontextmanager
@@ -25,6 +26,8 @@ ERROR_BODY_BYTES = 65_536
 DETAIL_CHARS_MAX = 200
 TURN_BYTES = 8_192
 """About 50 events of a provider that sends all at once: 3 ms, in which nobody else is served."""
+WHOLE_BYTES_MAX = 262_144
+"""A larger request is not given to the socket at once; above 1 MiB the library warns of it."""
 CONNECTIONS_MAX = 0
 """No limit of our own: every running generation has its socket, and ``limit.generations`` bounds those."""
 
@@ -51,6 +54,12 @@ def words_of(error: BaseException, mask: Mask = NO_MASK) -> str:
         said = None
     name = type(error).__name__
     return f"{name}: {' '.join(mask.text(said).split())[:DETAIL_CHARS_MAX]}" if said else name
+
+
+def _written(body: dict[str, Any]) -> bytes | io.BytesIO:
+    """A request's body; a large one is written in pieces, between which everybody else has his turn."""
+    data = orjson.dumps(body)
+    return data if len(data) <= WHOLE_BYTES_MAX else io.BytesIO(data)
 
 
 def turn_of(data: bytes) -> tuple[bytes, bytes]:
@@ -198,7 +207,7 @@ class Upstream:
         try:
             response = await self._session.post(
                 provider.base_url.rstrip("/") + path,
-                data=orjson.dumps(body),
+                data=_written(body),
                 headers={**sent, **headers},
                 allow_redirects=False,
             )

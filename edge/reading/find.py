@@ -2,7 +2,8 @@
 
 A hint is believed only if the record at that offset is of this generation and seq. Without one, ``message_start`` lies
 within ``resume.skew_s`` of the UUIDv7's time, either side: only that window is searched, its middle first. Nobody scans a
-partition from its beginning. Before: ``log``. After: ``resume``, ``past``.
+partition from its beginning. Who may see one tenant's generations alone has another's looked for as long as one that never
+was: how long it takes says nothing either. Before: ``log``. After: ``resume``, ``past``.
 """
 
 from typing import NamedTuple
@@ -60,34 +61,37 @@ async def lies_at(
 
 
 async def by_time(
-    log: EventLog, codec: Codec, generation_id: str, skew_ms: int, now_ms: int
+    log: EventLog, codec: Codec, generation_id: str, skew_ms: int, now_ms: int, tenant: str | None = None
 ) -> Located | None:
-    """The first record of the generation that the log holds in its window; None where there is none."""
+    """The first record of the generation that the log holds in its window; None where there is none (of the tenant)."""
     started_ms = start_ms(generation_id)
     if started_ms > now_ms + skew_ms:
         return None
     near = min(NEAR_MS, skew_ms)
-    found = await first_between(log, codec, generation_id, started_ms - near, started_ms + near)
+    found = await first_between(log, codec, generation_id, started_ms - near, started_ms + near, tenant)
     if found is not None and found.event.seq == 0:
         return found
-    return await first_between(log, codec, generation_id, started_ms - skew_ms, started_ms + skew_ms)
+    return await first_between(log, codec, generation_id, started_ms - skew_ms, started_ms + skew_ms, tenant)
 
 
 async def first_between(
-    log: EventLog, codec: Codec, generation_id: str, from_ms: int, until_ms: int
+    log: EventLog, codec: Codec, generation_id: str, from_ms: int, until_ms: int, tenant: str | None = None
 ) -> Located | None:
-    """The generation's first whole record that was appended in a span of time; None where there is none."""
+    """The generation's first whole record that was appended in a span of time; None where there is none (of the tenant)."""
     partition = partition_of(generation_id.encode(), log.partitions)
     offset = await log.offset_at(partition, from_ms)
     if offset is None:
         return None
     reader = log.reader(partition, generation_id.encode(), offset, every=True)
-    joiner = Joiner(codec)
+    joiner, foreign = Joiner(codec), False
     try:
         while True:
             progress = await reader.read()
-            for raw in progress.records:
+            for raw in () if foreign else progress.records:
                 whole = await whole_event(log, codec, joiner, raw.value, raw.offset)
+                if whole is not None and tenant not in (None, whole.tenant):
+                    foreign = True
+                    break
                 if whole is not None:  # one in parts is read from its first part
                     begins_at = raw.offset if joiner.first_offset is None else joiner.first_offset
                     return Located(whole, partition, begins_at, at_hint=False)

@@ -97,7 +97,8 @@ class Desk:
         if (settled := self.settled(caller, generation_id, ask)) is not None:
             return settled
         local = self._registry.get(generation_id)
-        if local is not None and local.start_offset is not None and not local.on_log:
+        own = local is not None and local.identity.tenant == caller.tenant
+        if own and local is not None and local.start_offset is not None and not local.on_log:
             return self._local(ask, local)
         return await self._remote(ask)
 
@@ -110,8 +111,8 @@ class Desk:
 
     async def _history(self, caller: ApiKey, generation_id: str) -> History | Refusal:
         held: History | None = None
-        located = await self.locate(generation_id)
-        if located is not None and located.event.tenant == caller.tenant:
+        located = await self.locate(generation_id, tenant=caller.tenant)
+        if located is not None:
             async with self.readings.turn(caller.tenant, generation_id):
                 held = await read_history(self._log, self._codec, located)
         if held is None or not held.whole:
@@ -131,14 +132,16 @@ class Desk:
             return NOT_FOUND
         return ERASED if held.erased else held
 
-    async def locate(self, generation_id: str, cursor: Cursor | None = None) -> Located | None:
-        """Where the log has a generation: at the cursor's hint, else in the window of its id's time."""
+    async def locate(
+        self, generation_id: str, cursor: Cursor | None = None, tenant: str | None = None
+    ) -> Located | None:
+        """Where the log has a generation (of a tenant): at the cursor's hint, else in the window of its id's time."""
         if cursor is not None and cursor.offset is not None:
             found = await at_hint(self._log, self._codec, generation_id, cursor)
-            if found is not None:
+            if found is not None and tenant in (None, found.event.tenant):
                 return found
         now_ms = self._clock.wall_us() // 1000
-        return await by_time(self._log, self._codec, generation_id, self._skew_ms, now_ms)
+        return await by_time(self._log, self._codec, generation_id, self._skew_ms, now_ms, tenant)
 
     def follower(self, located: Located, next_seq: int) -> Follower:
         """A follower that begins at a located record."""
@@ -179,10 +182,8 @@ class Desk:
         if not is_uuid7(generation_id):
             return NOT_FOUND
         forgotten = self._is_forgotten(generation_id)
-        if forgotten is None:
+        if forgotten is None or forgotten.tenant != caller.tenant:  # another's is looked for, and not found
             return None
-        if forgotten.tenant != caller.tenant:
-            return NOT_FOUND
         return ERASED if ask is None or self._allowed(ask, forgotten.key_id) else NOT_GOOD
 
     def _allowed(self, ask: Ask, key_id: str) -> bool:
@@ -202,8 +203,6 @@ class Desk:
 
     def _local(self, ask: Ask, local: Generation) -> Opened | Refusal:
         identity = local.identity
-        if identity.tenant != ask.caller.tenant:
-            return NOT_FOUND
         if not self._allowed(ask, identity.key_id):
             return NOT_GOOD
         if (cursor := ask.behind) is not None:
@@ -218,8 +217,8 @@ class Desk:
         return _opened(follower, Owner(identity.tenant, identity.key_id, identity.dialect), ask)
 
     async def _remote(self, ask: Ask) -> Opened | Refusal:
-        located = await self.locate(ask.generation_id, ask.behind)
-        if located is None or located.event.tenant != ask.caller.tenant:  # both take one way to one answer
+        located = await self.locate(ask.generation_id, ask.behind, ask.caller.tenant)
+        if located is None:  # nobody's and another's take one way to one answer
             return await self._archived(ask, None)
         event = located.event
         if not self._allowed(ask, event.key_id):

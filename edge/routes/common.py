@@ -15,6 +15,7 @@ from edge.admission.seats import Full, Seat
 from edge.asgi.emit import EventStream, Hooks
 from edge.auth import ROLES, Right, Unauthorized, may
 from edge.dialects import BadRequest
+from edge.driving.opening import named
 from edge.follow import Follower
 from edge.generation import Generation
 from edge.idempotency.once import Conflict
@@ -155,8 +156,8 @@ def _dialect_at(path: str) -> str:
 
 
 def request_id_of(service: EdgeService, request: Request) -> str:
-    """The client's X-Request-Id, else a new one."""
-    given = request.headers.get("x-request-id")
+    """The client's X-Request-Id, else a new one; raises BadRequest."""
+    given = named(request.headers, "x-request-id")
     return given or uuid7(service.clock.wall_us() // 1000, service.clock.random_bits(74))
 
 

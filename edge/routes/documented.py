@@ -10,6 +10,7 @@ from typing import Any
 from fastapi import FastAPI
 from fastapi.openapi.utils import get_openapi
 
+from edge.driving.opening import NAME_CHARS_MAX
 from schemas.outcomes import ERRORS
 
 Schema = dict[str, Any]
@@ -120,15 +121,16 @@ def json_body(schema: Schema, *, required: bool = True) -> Schema:
     return {"requestBody": {"required": required, "content": {"application/json": {"schema": schema}}}}
 
 
+_NAME: Schema = {"type": "string", "maxLength": NAME_CHARS_MAX}
 _MS: Schema = {"type": "string", "pattern": "^0*[1-9][0-9]{0,11}$"}
 _HOLD_MS: Schema = {"type": "string", "pattern": "^[0-9]{1,9}$"}
 CALL_HEADERS = [
-    header("X-Request-Id", "The client's name for the call; one is made where there is none."),
+    header("X-Request-Id", "The client's name for the call; one is made where there is none.", _NAME),
     header("X-Deadline-Ms", "How long the answer may take.", _MS),
     header("X-Context-Ms", "How long the client gathered context.", _MS),
-    header("X-Previous-Generation-Id", "The generation that this one follows."),
-    header("X-Lineage-Kind", "How it follows: retry, continue or regenerate."),
-    header("X-Client-Id", "Who calls, within the key."),
+    header("X-Previous-Generation-Id", "The generation that this one follows.", _NAME),
+    header("X-Lineage-Kind", "How it follows: retry, continue or regenerate.", _NAME),
+    header("X-Client-Id", "Who calls, within the key.", _NAME),
     header(
         "X-Tokentrail-On-Disconnect",
         "What happens when no reader is left.",

@@ -24,6 +24,7 @@ async def stream_of(
 ) -> Response:
     """A generation's stream behind what the client shows, in a dialect, or why there is none; raises BadRequest, Full."""
     service = service_of(request)
+    request_id = request_id_of(service, request)  # it may be refused: before anything is open
     prelude = await prelude_of(request, service, caller, generation_id, dialect)
     opened = await service.desk.open_stream(caller, generation_id, shown)
     if isinstance(opened, Refusal):
@@ -39,7 +40,7 @@ async def stream_of(
     if isinstance(prelude, Refusal):
         opened.follower.close()
         return refusal(prelude)
-    return stream(service, request, opened, dialect, seat, prelude)
+    return _stream(service, request_id, opened, dialect, seat, prelude)
 
 
 def presented(request: Request, after: str | None) -> Presented:
@@ -50,8 +51,8 @@ def presented(request: Request, after: str | None) -> Presented:
     )
 
 
-def stream(
-    service: EdgeService, request: Request, opened: Opened, dialect: str, seat: Seat, prelude: bytes = b""
+def _stream(
+    service: EdgeService, request_id: str, opened: Opened, dialect: str, seat: Seat, prelude: bytes
 ) -> AsgiResponse:
     """The response of an opened stream; raises Full."""
     follower = opened.follower
@@ -60,7 +61,7 @@ def stream(
     local = service.registry.get(follower.generation_id)
     frames = Frames(dialect, follower.generation_id, opened.key_id, service.secret_of(follower.generation_id))
     headers = [
-        (b"x-request-id", request_id_of(service, request).encode("latin-1", "replace")),
+        (b"x-request-id", request_id.encode("latin-1", "replace")),
         (b"x-generation-id", follower.generation_id.encode()),
     ]
     if opened.resumed_from is not None:

@@ -154,7 +154,8 @@ class Simulator:
         if options.status is not None:
             seen.end = "error"
             return _refusal(dialect, options.status, options)
-        usage_asked = bool((body.get("stream_options") or {}).get("include_usage"))
+        asked = body.get("stream_options")
+        usage_asked = isinstance(asked, dict) and bool(asked.get("include_usage"))
         renderer = dialect.renderer(
             answer_id=f"{dialect.renderer.prefix}sim-{seen.index:06d}",
             created_s=int(time.time()),
