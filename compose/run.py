@@ -24,7 +24,15 @@ from compose.config import SIMULATED, config_in_force, load_settings, write_deve
 from compose.embedded import model
 from compose.embedded.kafka import PreparedKafka, prepare
 from compose.embedded.kafka.process import start_mark
-from compose.stack import HOST, Base, UpOptions, base_services, kafka_options, wanted_ports, worker_services
+from compose.stack import (
+    HOST,
+    Base,
+    UpOptions,
+    base_services,
+    kafka_options,
+    wanted_ports,
+    worker_services,
+)
 from compose.state import ServerInfo, StackState
 from compose.supervisor import Service, Supervisor, stop_leftovers
 from compose.warehouse import migrate, version_of
@@ -144,7 +152,9 @@ async def _take_over(options: UpOptions, say: Say) -> None:
 def _decide(options: UpOptions, say: Say) -> Base:
     """Which configuration is in force, what runs embedded, on which ports."""
     wanted = wanted_ports(options)
-    ports = options.folder.ports(wanted)
+    # A port that the caller named is had, or the stack does not start; the edges' default one is only preferred
+    demanded = {n for n, port in wanted.items() if port and (options.edge_port or not n.startswith("edge-"))}
+    ports = options.folder.ports(wanted, demanded)
     for name, port in wanted.items():
         if port and ports[name] != port:  # examples name the usual ports: say where theirs went
             say("up", f"port {port} is taken by another program: {name} is at {ports[name]}")

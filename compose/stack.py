@@ -65,13 +65,16 @@ class Tier(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class UpOptions:
-    """What the caller of ``up`` decides. ``cwd``: where a ``tokentrail.toml`` may lie; None: only the folder's own."""
+    """What the caller of ``up`` decides. ``cwd``: where a ``tokentrail.toml`` may lie; None: only the folder's own.
+
+    Ports: 0 for any, another one is demanded. ``edge_port`` None: those of the last time, else from ``EDGE_PORT`` on.
+    """
 
     folder: Folder
     environ: Mapping[str, str]
     cwd: Path | None = None
     edges: int = 2
-    edge_port: int = EDGE_PORT
+    edge_port: int | None = None
     kafka_port: int = 0
     clickhouse_port: int = 0
     brokers: Literal[1, 3] = 1
@@ -109,10 +112,8 @@ class Base:
 
 def wanted_ports(options: UpOptions) -> dict[str, int]:
     """Name → preferred port (0: any) of everything that this stack could have to listen."""
-    edges = {
-        f"edge-{n}": options.edge_port + n - 1 if options.edge_port else 0
-        for n in range(1, options.edges + 1)
-    }
+    first = EDGE_PORT if options.edge_port is None else options.edge_port
+    edges = {f"edge-{n}": first and first + n - 1 for n in range(1, options.edges + 1)}
     return {**edges, "clickhouse": options.clickhouse_port, "simulator": 0, "model": 0}
 
 

@@ -14,11 +14,11 @@ Before this file: nothing. After it: ``stack`` (what to run), ``supervisor`` (ru
 
 import fcntl
 import secrets
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Collection, Iterator, Mapping
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, TextIO, TypeVar
 
 import msgspec
 
@@ -27,6 +27,7 @@ from compose.embedded.kafka.process import start_mark
 from schemas.errors import TokentrailError
 
 DEFAULT_FOLDER = ".tokentrail"
+PORT_MAX = 65_535
 T = TypeVar("T")
 
 
@@ -110,7 +111,10 @@ class Folder:
 
     def forget_state(self) -> None:
         """Say that nothing runs any more."""
-        self.stack_file.unlink(missing_ok=True)
+        try:
+            self.stack_file.unlink(missing_ok=True)
+        except OSError as error:
+            raise _unwritable(self.stack_file, error) from error
 
     def read_keys(self) -> dict[str, str]:
         """Tenant → development key; empty where the configuration is not ours."""
@@ -120,11 +124,12 @@ class Folder:
         """Keep the development keys, for their owner's eyes."""
         _write(self.path / "keys.json", dict(keys), mode=0o600)
 
-    def ports(self, wanted: Mapping[str, int]) -> dict[str, int]:
+    def ports(self, wanted: Mapping[str, int], demanded: Collection[str] = ()) -> dict[str, int]:
         """Name → port on 127.0.0.1 for each wanted one, kept for the next time.
 
         ``wanted`` gives the port that is preferred, 0 for any. The preferred one comes first, then that of
         the last time, then any: whichever is free.
+        Who is ``demanded`` gets the one that is wanted, or StateError.
         """
         kept = _read(self.path / "ports.json", dict[str, int]) or {}
         taken: set[int] = set()
@@ -132,7 +137,11 @@ class Folder:
         for name, preferred in wanted.items():
             candidates = (preferred, kept.get(name, 0))
             usable = (port for port in candidates if port and port not in taken and port_is_free(port))
-            chosen[name] = next(usable, 0) or free_port(taken)
+            if name in demanded:
+                _check_free(name, preferred, taken)
+                chosen[name] = preferred
+            else:
+                chosen[name] = next(usable, 0) or free_port(taken)
             taken.add(chosen[name])
         _write(self.path / "ports.json", kept | chosen, mode=0o644)
         return chosen
@@ -140,14 +149,37 @@ class Folder:
     @contextmanager
     def lock(self) -> Iterator[bool]:
         """Whether we hold the folder: true for one process at a time, until it leaves or dies."""
-        self.path.mkdir(parents=True, exist_ok=True)
-        with (self.path / "up.lock").open("w") as file:
+        with self._lock_file() as file:
             try:
                 fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError:
                 yield False
                 return
             yield True
+
+    def _lock_file(self) -> TextIO:
+        try:
+            self.path.mkdir(parents=True, exist_ok=True)
+            return (self.path / "up.lock").open("w")
+        except OSError as error:
+            raise _unwritable(self.path, error) from error
+
+
+def _check_free(name: str, port: int, taken: Collection[int]) -> None:
+    if port > PORT_MAX:
+        raise StateError(f"there is no port {port} for {name}: give a lower one.")
+    if port in taken or not port_is_free(port):
+        raise StateError(
+            f"port {port}, wanted for {name}, is in use. End the process that listens there "
+            f"(`ss -ltnp 'sport = :{port}'` names it), or choose another port (0: any free one)."
+        )
+
+
+def _unwritable(path: Path, error: OSError) -> StateError:
+    return StateError(
+        f"{path} cannot be written ({error.strerror}). Make room or give yourself the right to, or take another folder "
+        "with --dir."
+    )
 
 
 def _read(path: Path, kind: type[T]) -> T | None:
@@ -162,8 +194,13 @@ def _read(path: Path, kind: type[T]) -> T | None:
 
 
 def _write(path: Path, value: Any, *, mode: int) -> None:
-    path.parent.mkdir(parents=True, exist_ok=True)
     temporary = path.with_name(f".{path.name}.{secrets.token_hex(4)}")
-    temporary.touch(mode=mode)
-    temporary.write_bytes(msgspec.json.format(msgspec.json.encode(value), indent=2) + b"\n")
-    temporary.replace(path)
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        temporary.touch(mode=mode)
+        temporary.write_bytes(msgspec.json.format(msgspec.json.encode(value), indent=2) + b"\n")
+        temporary.replace(path)
+    except OSError as error:
+        with suppress(OSError):
+            temporary.unlink(missing_ok=True)
+        raise _unwritable(path, error) from error

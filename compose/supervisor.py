@@ -207,7 +207,10 @@ class Supervisor:
         try:
             service.on_started(process.pid)
             self._on_change()
-        except OSError as error:  # what was started is kept alive, also where that cannot be written down
+        except (
+            OSError,
+            TokentrailError,
+        ) as error:  # it is kept alive, also where that cannot be written down
             self._say(service.name, f"its start could not be noted: {error}")
         return process
 

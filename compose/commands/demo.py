@@ -22,7 +22,7 @@ from compose.config import load_settings
 from compose.demo import DemoFailed, Proof, prove
 from compose.demo_tries import HEDGING, second_tries
 from compose.run import running
-from compose.stack import EDGE_PORT, UpOptions
+from compose.stack import UpOptions
 from compose.state import DEFAULT_FOLDER, Folder, StackState
 from compose.warehouse import query
 from schemas.settings import ClickHouse
@@ -61,7 +61,7 @@ def demo(
         options = UpOptions(
             folder=Folder((folder or DEMO_FOLDER).absolute()),
             environ=os.environ if model else {**HEDGING, **os.environ},
-            edge_port=0 if once else EDGE_PORT,
+            edge_port=0 if once else None,
             with_model=model,
         )
         proof = run(_demo(options, once=once, as_json=as_json))

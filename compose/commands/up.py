@@ -17,19 +17,31 @@ from compose.commands.common import DEFAULT_DIR, FolderOption, JsonOption, err, 
 from compose.logs import LogPrinter
 from compose.run import AlreadyRuns, running
 from compose.stack import EDGE_PORT, UpOptions
-from compose.state import Folder, StackState
+from compose.state import PORT_MAX, Folder, StackState
 
 
 def up(
     folder: FolderOption = DEFAULT_DIR,
     edge_port: Annotated[
-        int, typer.Option("--port", help="port of the first edge, the next ones count on; 0: any free ones")
-    ] = EDGE_PORT,
+        int | None,
+        typer.Option(
+            "--port",
+            min=0,
+            max=PORT_MAX,
+            help="port of the first edge, the next ones count on; 0: any free ones; default: those of the last time, "
+            f"else {EDGE_PORT} if it is free",
+        ),
+    ] = None,
     edges: Annotated[int, typer.Option(min=1, max=16, help="how many edges")] = 2,
     kafka_port: Annotated[
-        int, typer.Option(help="port of the embedded Kafka; 0: that of the last time, or free")
+        int,
+        typer.Option(
+            min=0, max=PORT_MAX, help="port of the embedded Kafka; 0: that of the last time, or free"
+        ),
     ] = 0,
-    clickhouse_port: Annotated[int, typer.Option(help="port of the embedded ClickHouse; 0: likewise")] = 0,
+    clickhouse_port: Annotated[
+        int, typer.Option(min=0, max=PORT_MAX, help="port of the embedded ClickHouse; 0: likewise")
+    ] = 0,
     brokers: Annotated[int, typer.Option(help="1, or 3 for a cluster on this machine")] = 1,
     *,
     model: Annotated[

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from compose.embedded.kafka.process import start_mark
-from compose.state import Folder, RunningProcess, StateError
+from compose.state import Folder, RunningProcess, ServerInfo, StackState, StateError
 from compose.supervisor import Restarts, Service, StartFailed, Supervisor, stop_leftovers
 
 OBEDIENT = (
@@ -245,6 +245,42 @@ def test_a_port_that_is_asked_for_comes_before_that_of_the_last_time(tmp_path):
         other.listen()
         assert folder.ports({"edge-1": wanted}) == first
     assert folder.ports({"edge-1": wanted}) == {"edge-1": wanted}
+
+
+def test_a_demanded_port_is_had_or_refused(tmp_path):
+    """A port that the caller named is taken before one of the last time, and in use it is an error that says whose."""
+    folder = Folder(tmp_path)
+    kept = folder.ports({"edge-1": 0})
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        busy = listening.getsockname()[1]
+        with pytest.raises(StateError, match=rf"port {busy}, wanted for edge-1, is in use"):
+            folder.ports({"edge-1": busy}, {"edge-1"})
+        assert folder.ports({"edge-1": busy}) == kept
+    assert folder.ports({"edge-1": busy}, {"edge-1"}) == {"edge-1": busy}
+    with pytest.raises(StateError, match="no port 65536 for edge-2"):
+        folder.ports({"edge-2": 65_536}, {"edge-2"})
+
+
+def test_a_folder_that_cannot_be_written_is_named(tmp_path):
+    """No room, no right, a file in its place: one sentence with the path and the reason; no half-written file stays."""
+    (tmp_path / "file").write_text("")
+    (tmp_path / "stack.json").mkdir()
+    (tmp_path / "stack.json" / "in the way").write_text("")
+    state = StackState(
+        supervisor_pid=1,
+        supervisor_mark="",
+        started_us=0,
+        config="",
+        kafka=ServerInfo(address="", kind="embedded"),
+        clickhouse=ServerInfo(address="", kind="embedded"),
+    )
+    with pytest.raises(StateError, match=r"file cannot be written \(File exists\).*--dir"):
+        Folder(tmp_path / "file").lock().__enter__()
+    with pytest.raises(StateError, match=r"stack\.json cannot be written \(Is a directory\)"):
+        Folder(tmp_path).write_state(state)
+    with pytest.raises(StateError, match=r"stack\.json cannot be written"):
+        Folder(tmp_path).forget_state()
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["file", "stack.json"]
 
 
 def test_an_unreadable_state_says_what_to_do(tmp_path):
