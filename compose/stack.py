@@ -67,7 +67,7 @@ class Tier(IntEnum):
 class UpOptions:
     """What the caller of ``up`` decides. ``cwd``: where a ``tokentrail.toml`` may lie; None: only the folder's own.
 
-    Ports: 0 for any, another one is demanded. ``edge_port`` None: those of the last time, else from ``EDGE_PORT`` on.
+    Ports: 0 for any, another one is demanded. ``edge_port`` None: from ``EDGE_PORT`` on where those are free.
     """
 
     folder: Folder

@@ -13,7 +13,7 @@ import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from types import FrameType
-from typing import TextIO
+from typing import NoReturn, TextIO
 
 import structlog
 import uvicorn
@@ -42,7 +42,7 @@ from schemas.codec import Codec
 from schemas.errors import TokentrailError
 from schemas.seldom import Seldom
 from schemas.settings import Settings
-from schemas.stopping import LAST_WORDS_S, SIGNALS, Deadline, be_deaf
+from schemas.stopping import LAST_WORDS_S, SIGNALS, Deadline, leave
 
 log = structlog.get_logger()
 VANISHED_MS = 30_000
@@ -170,7 +170,7 @@ def _tell_cut() -> None:
     log.critical("the stop took too long, ending without it; what did not end here the orphan finder ends")
 
 
-def main() -> None:
+def main() -> NoReturn:
     """Run one edge until SIGTERM or SIGINT; exits 0 then."""
     settings = Settings()
     configure_logs(sys.stderr)
@@ -197,6 +197,5 @@ def main() -> None:
         server.run(sockets=[listen(settings.edge.host, settings.edge.port)])
     except TokentrailError as error:
         log.error("the edge cannot start", error=str(error))  # noqa: TRY400 - it says what to do, the frames do not
-        raise SystemExit(1) from error
-    finally:
-        be_deaf()
+        leave(1)
+    leave(0)

@@ -21,7 +21,7 @@ from mode import Service
 
 from pipeline.billing_agent import BillingAgent
 from pipeline.dead_letters import Source, letter
-from pipeline.ending import EXIT_HALTED, Ending, Part, leave_at_once
+from pipeline.ending import EXIT_HALTED, Ending, Part
 from pipeline.fold_service import FoldService, Stopping
 from pipeline.kafka import Message, Producer, read_whole
 from pipeline.schema_topic import SchemaTopic
@@ -29,6 +29,7 @@ from pipeline.tariff import load_tariff
 from schemas.codec import Codec
 from schemas.errors import Poison
 from schemas.settings import Settings
+from schemas.stopping import leave
 from schemas.topics import ATTEMPTS, BILLING_GROUP, DEAD_LETTERS, SCHEMAS
 
 SESSION_TIMEOUT_S = 6.0
@@ -116,7 +117,7 @@ def run_worker(app: WorkerApp) -> NoReturn:
 def halt(bug: BaseException) -> NoReturn:
     """End the process as kill -9 would, after a line that says why."""
     log.critical("worker halted", exc_info=bug)
-    leave_at_once(EXIT_HALTED)
+    leave(EXIT_HALTED)
 
 
 def _add_fold(

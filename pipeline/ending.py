@@ -8,15 +8,14 @@ Before: ``app``. After: the end of the process.
 """
 
 import asyncio
-import os
 import sys
 from collections.abc import Callable, Coroutine, Sequence
-from typing import Any, NoReturn
+from typing import Any
 
 import structlog
 
 from schemas.settings import Settings
-from schemas.stopping import Deadline
+from schemas.stopping import Deadline, leave
 
 EXIT_HALTED = 70
 """A bug, or a library's crash: what was read is read again."""
@@ -62,12 +61,12 @@ class Ending:
         settings: Settings,
         begun: Callable[[], bool],
         parts: Sequence[Part],
-        leave: Callable[[int], object] | None = None,
+        leave: Callable[[int], object] = leave,
     ) -> None:
         self._settle_s = settings.stop.settle_s
         self._begun = begun
         self._parts = parts
-        self._leave = leave or leave_at_once
+        self._leave = leave
         self._deadline = Deadline(settings.worker_stop_s, _tell_cut)
         self._asked = False
 
@@ -102,9 +101,3 @@ class Ending:
 def _tell_cut() -> None:
     log.critical("the stop took too long, ending without it; the next start reads again what is left")
     sys.stderr.flush()
-
-
-def leave_at_once(code: int) -> NoReturn:
-    """End the process: nothing is committed any more, and nobody is waited for."""
-    sys.stderr.flush()
-    os._exit(code)

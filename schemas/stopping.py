@@ -13,10 +13,11 @@ deadline ended it. The one module of the contract that knows threads and tasks. 
 import asyncio
 import os
 import signal
+import sys
 import threading
 from collections.abc import Callable, Coroutine
 from concurrent.futures import Future
-from typing import TypeVar
+from typing import NoReturn, TypeVar
 
 EXIT_CUT = 75
 """sysexits' EX_TEMPFAIL: started again, it goes on where its commits stand."""
@@ -39,18 +40,13 @@ def on_signal(act: Callable[[], None]) -> None:
     loop = asyncio.get_running_loop()
 
     def heard(*_: object) -> None:
-        be_deaf()
+        for number in SIGNALS:
+            signal.signal(number, signal.SIG_IGN)
         if not loop.is_closed():
             loop.call_soon_threadsafe(act)
 
     for number in SIGNALS:
         signal.signal(number, heard)
-
-
-def be_deaf() -> None:
-    """Signals change nothing any more: the process is ending."""
-    for number in SIGNALS:
-        signal.signal(number, signal.SIG_IGN)
 
 
 class Deadline:
@@ -84,6 +80,17 @@ class Deadline:
             self._tell()
         finally:
             self._leave(EXIT_CUT)
+
+
+def leave(code: int) -> NoReturn:
+    """End the process now, everything being said and settled, or meant to be read again.
+
+    Python's own end can take seconds (it collects what an outage has left behind), joins threads that wait for a server,
+    hears no deadline, and lets a second signal kill what has stopped in order.
+    """
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(code)
 
 
 async def closed(closing: Coroutine[object, object, object], limit_s: float) -> str | None:

@@ -4,9 +4,9 @@ Before: the environment. After: ``app``.
 """
 
 import argparse
-import sys
 
 from schemas.settings import Settings
+from schemas.stopping import leave
 from sinks.app import main
 
 if __name__ == "__main__":
@@ -16,4 +16,4 @@ if __name__ == "__main__":
         action="store_true",
         help="go on behind records that left the log before they were stored; each range becomes a dead letter",
     )
-    sys.exit(main(Settings(), accept_loss=parser.parse_args().accept_loss))
+    leave(main(Settings(), accept_loss=parser.parse_args().accept_loss))

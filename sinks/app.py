@@ -51,7 +51,8 @@ def main(settings: Settings, *, accept_loss: bool = False) -> int:
         _log.error("no warehouse", what_to_do="set TOKENTRAIL_CLICKHOUSE__URL")
         return 2
     try:
-        asyncio.run(serve(settings, accept_loss=accept_loss))
+        # Never closed: what a client still does that does not hear its end is left with the process
+        asyncio.Runner().run(serve(settings, accept_loss=accept_loss))
     except TokentrailError as error:
         _log.error("sinks end", error=str(error))
         return 1

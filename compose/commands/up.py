@@ -28,8 +28,8 @@ def up(
             "--port",
             min=0,
             max=PORT_MAX,
-            help="port of the first edge, the next ones count on; 0: any free ones; default: those of the last time, "
-            f"else {EDGE_PORT} if it is free",
+            help="port of the first edge, the next ones count on; 0: any free ones; "
+            f"default: {EDGE_PORT} where it is free, else that of the last time",
         ),
     ] = None,
     edges: Annotated[int, typer.Option(min=1, max=16, help="how many edges")] = 2,
@@ -80,9 +80,7 @@ async def _serve(options: UpOptions, *, as_json: bool) -> None:
         if not stop.is_set() and work is not None:
             stop.set()
             work.cancel()
-        elif (
-            number == signal.SIGINT
-        ):  # who asks twice at a terminal does not want to wait; a supervisor repeats itself
+        elif number == signal.SIGINT:  # who asks twice at a terminal does not want to wait
             hurry.set()
 
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
