@@ -64,7 +64,7 @@ def build_app(service: EdgeService) -> FastAPI:
     app.state.service = service
     common.install(app)
     app.add_middleware(Browser, origins=service.settings.edge.cors_origins)
-    for routes in (acks, dialects, responses, listing, generations, tools, visitors, operations, page):
+    for routes in (dialects, acks, responses, listing, generations, tools, visitors, operations, page):
         app.include_router(routes.router)
     return app
 

@@ -5,10 +5,11 @@ errors. ``Direct`` is the outermost application and keeps the server's ``receive
 ``AsgiResponse`` uses those. Before: the server. After: ``emit``, ``result``.
 """
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Coroutine
 from typing import Any
 
-from fastapi import Response
+from fastapi import Request, Response
+from fastapi.routing import APIRoute
 
 Scope = dict[str, Any]
 Application = Callable[[Scope, Any, Any], Awaitable[None]]
@@ -43,3 +44,12 @@ class AsgiResponse(Response):
         """Serve the connection."""
         receive, send = scope.get(_KEY, (receive, send))
         await self._direct(scope, receive, send)
+
+
+class Straight(APIRoute):
+    """A route whose endpoint takes the request alone and gives the response: the framework solves and turns nothing."""
+
+    def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
+        """The endpoint itself."""
+        endpoint: Callable[[Request], Coroutine[Any, Any, Response]] = self.endpoint
+        return endpoint

@@ -13,7 +13,7 @@ import orjson
 from fastapi import APIRouter, Request, Response
 
 from edge.admission.seats import Seat
-from edge.asgi.direct import AsgiResponse
+from edge.asgi.direct import AsgiResponse, Straight
 from edge.asgi.emit import EventStream, Hooks
 from edge.auth import Right
 from edge.dialects import BadRequest, ClientRequest, Dialect
@@ -51,7 +51,7 @@ from edge.routes.visitors import ticket_for
 from edge.service import EdgeService
 from schemas.settings import ApiKey
 
-router = APIRouter(default_response_class=Response)
+router = APIRouter(default_response_class=Response, route_class=Straight)
 CALL_TURNS = 3
 """Turns of the loop until a provider's request is on its socket: the driver begins, its attempt does, the body is written."""
 

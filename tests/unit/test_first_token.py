@@ -106,3 +106,12 @@ async def test_an_opening_that_is_not_acknowledged_calls_nobody():
         edge.log.gate.set()
         await until(lambda: edge.upstream.calls)
         await client.hang_up()
+
+
+async def test_the_framework_solves_nothing_for_a_call(monkeypatch):
+    """A call's endpoint is given its request as it came: no dependency, body or response is worked on for it."""
+    monkeypatch.setattr("fastapi.routing.solve_dependencies", None)
+    async with edge_in_front_of(Script(chunk("a"), finish(), DONE)) as edge:
+        client = post(build_app(edge.service), "/v1/chat/completions", BODY, AUTH)
+        await client.done()
+        assert client.status == 200
