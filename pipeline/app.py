@@ -55,7 +55,14 @@ class WorkerApp(faust.App):  # type: ignore[misc]
 
 
 class _Worker(faust.Worker):  # type: ignore[misc]
-    """Faust's worker, which tells ours of a signal first: its own stop may hang before it gets to the app."""
+    """Faust's worker, which tells ours of a signal first: its own stop may hang before it gets to the app.
+
+    Without its spinner, which writes a terminal's control characters into the lines of a log.
+    """
+
+    def __init__(self, app: WorkerApp, **options: Any) -> None:
+        super().__init__(app, **options)
+        self.spinner = None
 
     def _schedule_shutdown(self, number: signal.Signals) -> None:
         self.app.ending.ask()

@@ -99,6 +99,7 @@ async def _demo(options: UpOptions, *, once: bool, as_json: bool) -> Proof | Non
                 _narrate(said, proof)
                 await asyncio.to_thread(_answers, said, clickhouse)
             if not once:
+                said.print(f"Open {state.edges[0]}/ in a browser; its key is {key}", soft_wrap=True)
                 said.print(f"The edges are {' and '.join(state.edges)}. Everything stays up until Ctrl-C.")
                 said.print(
                     f"Watch from a second terminal: [bold]{program()} tail --dir {options.folder.path}[/]",

@@ -129,6 +129,8 @@ def _cell(value: Any) -> str:
         return value.strftime("%Y-%m-%d %H:%M:%S.") + f"{value.microsecond // 1000:03}"
     if isinstance(value, list | tuple):
         return ", ".join(_cell(each) for each in value)
+    if isinstance(value, float) and value.is_integer():
+        return f"{value:.0f}"
     return "" if value is None else str(_plain(value))
 
 

@@ -6,7 +6,7 @@ import os
 
 import pytest
 
-from pipeline.app import build_app
+from pipeline.app import _Worker, build_app
 from pipeline.dead_letters import VALUE_BYTES_MAX, Source, letter
 from pipeline.kafka import Committed, WorkerStopped, parse_commit
 from pipeline.schema_topic import SchemaTopic
@@ -123,3 +123,14 @@ async def test_the_framework_keeps_nothing_that_could_be_lost(tmp_path):
     assert dict(app.tables) == {}
     assert app.conf.store.scheme == "memory"
     assert list(tmp_path.iterdir()) == []
+
+
+def test_the_worker_writes_no_control_characters(tmp_path, capsys):
+    """Faust's start ends without the cursor of its spinner, which made a line of the log no JSON."""
+    settings = Settings(pipeline={"data_dir": str(tmp_path)})
+    worker = _Worker(
+        build_app(settings, "worker-0"), quiet=True, override_logging=False, redirect_stdouts=False
+    )
+    worker._on_startup_end_spinner()
+    said = capsys.readouterr()
+    assert said.out + said.err == ""
