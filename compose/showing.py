@@ -93,8 +93,22 @@ def attempts_of_running(live: Row, now_us: int) -> list[Row]:
             "outcome": attempt.get("outcome") or "runs",
             "error_code": attempt.get("error_code"),
         }
-        for attempt in live.get("attempts") or []
+        for attempt in _attempts_so_far(live)
     ]
+
+
+def _attempts_so_far(live: Row) -> list[Row]:
+    """Its attempts, the one that runs with what was delivered so far: its own figures come with its end only.
+
+    Where several race, or content came before it was opened, nobody can say whose that is.
+    """
+    attempts, first_us = list(live.get("attempts") or []), live.get("first_content_us")
+    running = [place for place, attempt in enumerate(attempts) if not attempt.get("outcome")]
+    if first_us is None or len(running) != 1 or (attempts[running[0]].get("opened_us") or 0) > first_us:
+        return attempts
+    of_content = {"first_content_us": first_us, "last_content_us": live.get("last_content_us")}
+    attempts[running[0]] = {**attempts[running[0]], **of_content, "committed": True}
+    return attempts
 
 
 def stalls_of_running(live: Row) -> list[Row]:

@@ -152,8 +152,7 @@ def test_what_was_stopped_says_what_it_gave_back():
 LIVE = {
     "state": "streaming", "edge_id": "edge-1", "started_us": 1_000_000, "events": 1211, "last_content_us": 4_000_000,
     "first_content_us": 113_330, "start": {"model": "m", "request_id": "r"},
-    "attempts": [{"attempt": 0, "provider": "p", "model": "m", "dispatched_us": 5_000, "first_content_us": 113_330,
-                  "last_content_us": 4_000_000}],
+    "attempts": [{"attempt": 0, "provider": "p", "model": "m", "reason": "first", "opened_us": 5_000}],
     "stalls": [{"attempt": 0, "start_us": 1_000_000, "length_us": 2_500_000, "seq": 3}],
 }  # fmt: skip
 
@@ -167,8 +166,22 @@ def test_a_running_one_is_drawn_up_to_now(shown):
     (attempt,) = attempts_of_running(LIVE, now_us=6_000_000)
     assert (attempt["elapsed_ms"], attempt["outcome"]) == (4_995.0, "runs")
     lines = shown(LIVE, {})
-    assert any("▸  runs" in one for one in lines)
+    assert any("█──" in one and "▸  runs" in one for one in lines)
     assert not any("started_us" in one for one in lines)
+
+
+def test_of_two_that_race_neither_is_given_the_content():
+    """Which of two running attempts is delivered the edge does not say yet; one opened behind the content is not it."""
+    racing = LIVE["attempts"] + [
+        LIVE["attempts"][0] | {"attempt": 1, "reason": "hedge_ttft", "opened_us": 90_000}
+    ]
+    late = [
+        LIVE["attempts"][0] | {"outcome": "failed"},
+        LIVE["attempts"][0] | {"attempt": 1, "opened_us": 200_000},
+    ]
+    for attempts in (racing, late):
+        drawn = attempts_of_running(LIVE | {"attempts": attempts}, now_us=6_000_000)
+        assert not [one for one in drawn if one.get("committed") or one["first_content_ms"] is not None]
 
 
 def test_a_clock_that_is_behind_draws_nothing_backwards():
