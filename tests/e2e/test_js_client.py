@@ -4,7 +4,6 @@ What an SDK makes of a stream that was cut many times is what it makes of the pr
 once. The library's own tests play a gateway by script (``edge/clients/js/test``); these have the edges instead.
 """
 
-import asyncio
 import json
 import random
 from contextlib import AsyncExitStack
@@ -14,7 +13,7 @@ import pytest
 
 from edge.reading.acks import checksum
 from schemas.events import Kind, LogEvent
-from tests.support.cutting import Cut, CuttingProxy
+from tests.support.cutting import Cut, CuttingProxy, refused_head_bytes
 from tests.support.dialects import KEY, QUICK, world
 from tests.support.edge import CODEC
 from tests.support.javascript import CLIENT, NODE_FOLDER, missing, node, run
@@ -153,16 +152,6 @@ async def test_a_refusal_that_was_cut_reaches_each_sdk_whole(two):
     assert all("invalid_api_key" in outcome["raised"] or "API key" in outcome["raised"] for outcome in got), (
         got
     )
-
-
-async def refused_head_bytes(url):
-    """How long the head of a call's refusal is."""
-    host, port = url.removeprefix("http://").split(":")
-    reader, writer = await asyncio.open_connection(host, int(port))
-    writer.write(b"POST /v1/chat/completions HTTP/1.1\r\nhost: edge\r\ncontent-length: 2\r\n\r\n{}")
-    head = await reader.readuntil(b"\r\n\r\n")
-    writer.close()
-    return len(head)
 
 
 async def test_an_answer_in_one_piece_that_was_cut_comes_whole(two):

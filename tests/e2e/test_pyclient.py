@@ -8,6 +8,7 @@ import hashlib
 import json
 import random
 from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import replace
 
 import anthropic
 import openai
@@ -15,7 +16,7 @@ import pytest
 import tokentrail_client.vendor
 from tokentrail_client import AsyncClient, Client, Store, Text, Times, ToolCall
 
-from tests.support.cutting import WHOLE, Cut, CuttingProxy
+from tests.support.cutting import WHOLE, Cut, CuttingProxy, refused_head_bytes
 from tests.support.dialects import KEY, world
 from tests.support.waiting import until
 
@@ -59,13 +60,8 @@ def _bare(value):
 
 async def chat(client):
     """Give the chunks of one Chat Completions stream."""
-    stream = await client.chat.completions.create(
-        model="sim-fast",
-        messages=ASKED,
-        stream=True,
-        stream_options={"include_usage": True},
-        extra_body={"simulate": SCRIPT},
-    )
+    more = {"stream_options": {"include_usage": True}, "extra_body": {"simulate": SCRIPT}}
+    stream = await client.chat.completions.create(model="sim-fast", messages=ASKED, stream=True, **more)
     return [bare(chunk) async for chunk in stream]
 
 
@@ -87,9 +83,10 @@ async def responses(client):
 
 def sdk(call, url, **options):
     """Give the SDK of a call at an address, without retries of its own."""
+    options = {"api_key": KEY, "max_retries": 0, **options}
     if call is messages:
-        return anthropic.AsyncAnthropic(base_url=url, api_key=KEY, max_retries=0, **options)
-    return openai.AsyncOpenAI(base_url=f"{url}/v1", api_key=KEY, max_retries=0, **options)
+        return anthropic.AsyncAnthropic(base_url=url, **options)
+    return openai.AsyncOpenAI(base_url=f"{url}/v1", **options)
 
 
 @pytest.mark.parametrize("call", [chat, messages, responses], ids=lambda call: call.__name__)
@@ -181,6 +178,29 @@ async def test_iterators_see_no_cut(blocking, path, tmp_path):
                 journal = [frame.seq for frame in store.events(name)]
                 assert journal == list(range(len(journal)))
         assert len(two.simulator.requests) == calls
+
+
+@pytest.mark.parametrize("call", [chat, messages, responses], ids=lambda call: call.__name__)
+async def test_a_refusal_that_was_cut_is_the_sdks_own_error(call):
+    """Cut within its body it is asked for again: the SDK raises its own error with what the edge says."""
+    async with behind_proxies(lambda: WHOLE) as (two, (line, _)):
+        cuts = iter([Cut(await refused_head_bytes(two.urls[0]) + 20)] * 2)
+        line.plan = lambda: next(cuts, WHOLE)
+        ours = tokentrail_client.async_http_client(times=TIMES)
+        async with sdk(call, line.url, http_client=ours, api_key="nobody's") as through:
+            with pytest.raises(Exception, match="this API key is not known here") as caught:
+                await call(through)
+        assert (caught.value.status_code, line.cuts) == (401, 2)
+
+
+async def test_an_sdks_connection_error_has_ours_as_its_cause():
+    """A stream that can be had no more: the SDK names the connection only, the cause begins with our code."""
+    http = tokentrail_client.vendor.Flavour().http
+    page = http.MockTransport(lambda _: http.Response(200, html="<html>sign in</html>"))
+    ours = tokentrail_client.async_http_client(times=replace(TIMES, call_tries=2), transport=page)
+    with pytest.raises(openai.APIConnectionError) as caught:
+        await chat(sdk(chat, "http://edge.test", http_client=ours))
+    assert str(caught.value.__cause__).startswith("not_an_edge: ")
 
 
 async def test_both_edges_away_for_a_while():

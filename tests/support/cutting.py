@@ -137,3 +137,13 @@ def _end(writers, how):
             writer.transport.abort()
         elif how == "fin":
             writer.close()
+
+
+async def refused_head_bytes(url):
+    """How long the head of a call's refusal is."""
+    host, port = url.removeprefix("http://").split(":")
+    reader, writer = await asyncio.open_connection(host, int(port))
+    writer.write(b"POST /v1/chat/completions HTTP/1.1\r\nhost: edge\r\ncontent-length: 2\r\n\r\n{}")
+    head = await reader.readuntil(b"\r\n\r\n")
+    writer.close()
+    return len(head)
