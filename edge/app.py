@@ -13,7 +13,7 @@ import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from types import FrameType
-from typing import NoReturn, TextIO
+from typing import NoReturn, TextIO, cast
 
 import structlog
 import uvicorn
@@ -40,6 +40,7 @@ from edge.routes import (
 from edge.service import EdgeService
 from schemas.codec import Codec
 from schemas.errors import TokentrailError
+from schemas.lines import Lines
 from schemas.seldom import Seldom
 from schemas.settings import Settings
 from schemas.stopping import LAST_WORDS_S, SIGNALS, Deadline, leave
@@ -103,7 +104,8 @@ def configure_logs(stream: TextIO) -> None:
     ]
     as_json = structlog.processors.JSONRenderer()
     structlog.configure(
-        processors=[*processors, as_json], logger_factory=structlog.PrintLoggerFactory(stream)
+        processors=[*processors, as_json],
+        logger_factory=structlog.PrintLoggerFactory(cast("TextIO", Lines(stream))),
     )
     libraries = logging.StreamHandler(stream)
     libraries.setFormatter(

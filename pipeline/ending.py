@@ -8,7 +8,6 @@ Before: ``app``. After: the end of the process.
 """
 
 import asyncio
-import sys
 from collections.abc import Callable, Coroutine, Sequence
 from typing import Any
 
@@ -100,4 +99,3 @@ class Ending:
 
 def _tell_cut() -> None:
     log.critical("the stop took too long, ending without it; the next start reads again what is left")
-    sys.stderr.flush()

@@ -35,6 +35,7 @@ This package imports nothing of ours and does no I/O (``stopping`` ends a proces
 ``stopping``              how a process ends: the deadline of a stop, its exit code
 ``settings``              one frozen object per process: file, environment, arguments
 ``seldom``                what the Kafka client repeats, said now and then: the filter of every process's log
+``lines``                 log lines whose loss ends nothing
 ========================  =====================================================================================
 
 Glossary: see the word table in ``README.md``. ``offset`` is always Kafka's, ``seq`` ours, ``index`` a position in a

@@ -17,6 +17,7 @@ import sys
 import threading
 from collections.abc import Callable, Coroutine
 from concurrent.futures import Future
+from contextlib import suppress
 from typing import NoReturn, TypeVar
 
 EXIT_CUT = 75
@@ -88,8 +89,9 @@ def leave(code: int) -> NoReturn:
     Python's own end can take seconds (it collects what an outage has left behind), joins threads that wait for a server,
     hears no deadline, and lets a second signal kill what has stopped in order.
     """
-    sys.stdout.flush()
-    sys.stderr.flush()
+    with suppress(OSError, ValueError):  # a full disk, a reader that has left
+        sys.stdout.flush()
+        sys.stderr.flush()
     os._exit(code)
 
 

@@ -14,12 +14,13 @@ import asyncio
 import logging
 import sys
 import time
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, TextIO, TypeVar, cast
 
 import structlog
 
 from schemas.codec import Codec
 from schemas.errors import TokentrailError
+from schemas.lines import Lines
 from schemas.seldom import Seldom
 from schemas.stopping import Deadline, in_thread, on_signal
 from sinks import migrate
@@ -68,9 +69,9 @@ async def serve(settings: Settings, *, accept_loss: bool = False) -> None:
     deadline = Deadline(settings.worker_stop_s, _tell_cut)
 
     def ask() -> None:
+        stop.set()
         if deadline.begin():
             _log.info("stopping", limit_s=settings.stop.settle_s)
-        stop.set()
 
     on_signal(ask)
     codec = Codec()
@@ -238,5 +239,6 @@ def _configure_log() -> None:
     foreign.addFilter(Seldom())
     logging.getLogger().handlers = [foreign]
     structlog.configure(
-        processors=[*shared, renderer], logger_factory=structlog.PrintLoggerFactory(sys.stderr)
+        processors=[*shared, renderer],
+        logger_factory=structlog.PrintLoggerFactory(cast("TextIO", Lines(sys.stderr))),
     )
