@@ -3,17 +3,26 @@
 Before: the supervisor. After: ``app``.
 """
 
+import structlog
+
 from pipeline.app import build_app, run_worker
 from pipeline.logs import configure_logs
 from pipeline.slots import take_slot
 from schemas.settings import Settings
+from schemas.stopping import leave
+
+log = structlog.get_logger(__name__)
 
 
 def main() -> None:
     """Run the worker; exits 0 on SIGTERM or SIGINT, else with the reason on stderr."""
     configure_logs()
     settings = Settings()
-    slot = take_slot(settings.pipeline.data_dir)  # held by the open file until the process ends
+    try:
+        slot = take_slot(settings.pipeline.data_dir)  # held by the open file until the process ends
+    except (OSError, RuntimeError) as error:
+        log.error("the worker cannot start", error=str(error), what_to_do="set TOKENTRAIL_PIPELINE__DATA_DIR")  # noqa: TRY400 - the frames say nothing
+        leave(1)
     run_worker(build_app(settings, slot.name))
 
 

@@ -15,7 +15,10 @@ from aiokafka.errors import OffsetOutOfRangeError
 
 from compose.kafka.admin import REQUEST_TIMEOUT_MS, admin
 from compose.kafka.errors import KafkaError, unreachable
+from schemas.stopping import closed
 
+CLOSE_S = 2.0
+"""Nothing is left to be said to the broker: one that is gone is not waited for."""
 _FETCH_BYTES = 1 << 20
 _RECORDS_MAX = 2_000
 
@@ -51,12 +54,12 @@ class LogReader:
         try:
             await self._consumer.start()
         except (VendorError, OSError) as error:
-            await self._consumer.stop()
+            await closed(self._consumer.stop(), CLOSE_S)
             raise unreachable(self._bootstrap_servers, error) from error
         return self
 
     async def __aexit__(self, *_: object) -> None:
-        await self._consumer.stop()
+        await closed(self._consumer.stop(), CLOSE_S)
 
     async def partitions(self, topic: str) -> list[int]:
         """The topic's partitions, ascending; KafkaError where there is no such topic."""
@@ -139,11 +142,11 @@ async def publish(
         enable_idempotence=True,
         request_timeout_ms=REQUEST_TIMEOUT_MS,
     )
-    await producer.start()
     try:
+        await producer.start()
         for key, value in records:
             await producer.send_and_wait(topic, value=value, key=key, partition=partition)
-    except VendorError as error:
+    except (VendorError, OSError) as error:
         raise KafkaError(f"Kafka took no record on {topic}: {error!r}") from error
     finally:
-        await producer.stop()
+        await closed(producer.stop(), CLOSE_S)

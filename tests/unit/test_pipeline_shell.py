@@ -3,9 +3,12 @@
 import hashlib
 import json
 import os
+import sys
 
 import pytest
+import structlog
 
+import pipeline.__main__ as worker
 from pipeline.app import _Worker, build_app
 from pipeline.dead_letters import VALUE_BYTES_MAX, Source, letter
 from pipeline.kafka import Committed, WorkerStopped, parse_commit
@@ -128,9 +131,23 @@ async def test_the_framework_keeps_nothing_that_could_be_lost(tmp_path):
 def test_the_worker_writes_no_control_characters(tmp_path, capsys):
     """Faust's start ends without the cursor of its spinner, which made a line of the log no JSON."""
     settings = Settings(pipeline={"data_dir": str(tmp_path)})
-    worker = _Worker(
+    made = _Worker(
         build_app(settings, "worker-0"), quiet=True, override_logging=False, redirect_stdouts=False
     )
-    worker._on_startup_end_spinner()
+    made._on_startup_end_spinner()
     said = capsys.readouterr()
     assert said.out + said.err == ""
+
+
+def test_a_worker_whose_folder_cannot_be_made_says_so(monkeypatch, tmp_path):
+    """A file in the folder's place, or no right to make it: one line with the setting to change, and code 1."""
+    (tmp_path / "file").write_text("")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("TOKENTRAIL_PIPELINE__DATA_DIR", str(tmp_path / "file" / "faust"))
+    monkeypatch.setattr(worker, "configure_logs", lambda: None)
+    monkeypatch.setattr(worker, "leave", sys.exit)
+    with structlog.testing.capture_logs() as lines, pytest.raises(SystemExit, match="1"):
+        worker.main()
+    (line,) = lines
+    assert "Not a directory" in line["error"]
+    assert line["what_to_do"] == "set TOKENTRAIL_PIPELINE__DATA_DIR"

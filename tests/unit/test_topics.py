@@ -1,7 +1,10 @@
 """Every topic as the specification lists it; what would lose data cannot slip in."""
 
+import socket
+
 import pytest
 
+from compose.kafka import KafkaError, publish
 from schemas.settings import Settings
 from schemas.topics import (
     BILLING_GROUP,
@@ -83,3 +86,12 @@ def test_groups():
     """The consumer groups have the names that operators look for."""
     assert (FOLD_GROUP, BILLING_GROUP) == ("tokentrail.fold.v1", "tokentrail.billing.v1")
     assert sink_group("events") == "tokentrail.sink.events.v1"
+
+
+async def test_an_append_without_a_broker_is_an_expected_error():
+    """Where nobody listens, ``publish`` raises the error that the command line says in a sentence."""
+    with socket.socket() as unused:
+        unused.bind(("127.0.0.1", 0))
+        host, port = unused.getsockname()
+        with pytest.raises(KafkaError, match="took no record on topic"):
+            await publish(f"{host}:{port}", "topic", [(b"key", b"value")])
