@@ -69,15 +69,18 @@ class Batch:
         self._bytes = 0
         self._since: float | None = None
 
-    def add(self, record: RawRecord, row: Row | None, now: float) -> None:
-        """Take a record that was read, with its row if it has one (a part of a row to come is held, so it counts)."""
+    def add(self, records: Sequence[RawRecord], rows: Sequence[Row | None], now: float) -> None:
+        """Take records as they were read, each with its row, or None (a part of a row to come is held, so it counts)."""
+        if not records:
+            return
         if self._since is None:
             self._since = now
-        self._next_offsets[record.partition] = record.offset + 1
-        self._bytes += len(record.value or b"") + ROW_OVERHEAD_BYTES
-        if row is not None:
-            self._rows.append(row)
-            self._records.append(record)
+        self._next_offsets |= {record.partition: record.offset + 1 for record in records}
+        self._bytes += sum([len(record.value or b"") for record in records]) + ROW_OVERHEAD_BYTES * len(
+            records
+        )
+        self._rows += [row for row in rows if row is not None]
+        self._records += [record for record, row in zip(records, rows, strict=True) if row is not None]
 
     def due(self, now: float) -> bool:
         """Whether a bound is reached. An empty batch is never due."""

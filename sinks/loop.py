@@ -141,6 +141,9 @@ class Loop:
     async def turn(self) -> None:
         """Steps 1 and 2; a batch that is due goes on to 3 and 4."""
         ports = self._ports
+        await asyncio.sleep(
+            0
+        )  # a backlog is read without a wait: the insert, heartbeats and others get their turn
         # 1. Read. Nothing of it is committed: a crash from here on reads it again.
         records = await ports.source.read(min(self._work.batch.wait_s(ports.clock()), READ_WAIT_S))
         # 2. Batch. A record becomes a row, a part of a row to come, or a dead letter that Kafka has acknowledged.
@@ -148,12 +151,18 @@ class Loop:
         if self._gave_up:
             return
         now = ports.clock()
-        for record in records:
-            try:
-                row = await self._row(work, record)
-            except _GivenUpError:
-                return  # the rest is not in the batch, so it is not committed either: it is read again
-            work.batch.add(record, row, now)
+        rows: list[Row | None] = []
+        try:
+            for record in records:
+                try:
+                    row = work.intake.row(record)
+                except (Poison, SchemaUnknown) as error:
+                    row = await self._without_row(work, record, error)
+                rows.append(row)
+        except _GivenUpError:
+            return  # the rest is not in the batch, so it is not committed either: it is read again
+        finally:
+            work.batch.add(records[: len(rows)], rows, now)
         if work.batch.due(ports.clock()):
             await self._settled()
             if work is self._work:
@@ -240,24 +249,22 @@ class Loop:
             await self._pause(work, backoff_s)
             backoff_s = min(backoff_s * 2, BACKOFF_MAX_S)
 
-    async def _row(self, work: Work, record: RawRecord) -> Row | None:
-        """Step 2 for one record."""
+    async def _without_row(self, work: Work, record: RawRecord, error: Poison | SchemaUnknown) -> Row | None:
+        """Step 2 for a record that made none: its schema is waited for; what is poison becomes a dead letter."""
         waited_s = 0.0
-        while True:
-            try:
-                return work.intake.row(record)
-            except Poison as poison:
-                reason, detail = poison.reason, poison.detail
-                break
-            except SchemaUnknown as unknown:
-                if waited_s >= self._schema_wait_s:
-                    reason, detail = "undecodable", f"schema {unknown.fingerprint} was never published"
-                    break
+        while isinstance(error, SchemaUnknown) and waited_s < self._schema_wait_s:
             if waited_s:
                 await self._pause(work, SCHEMA_POLL_S)
             await self._ports.schemas.refresh()
             waited_s += SCHEMA_POLL_S
-        await self._bury(record, reason, detail)
+            try:
+                return work.intake.row(record)
+            except (Poison, SchemaUnknown) as again:
+                error = again
+        if isinstance(error, Poison):
+            await self._bury(record, error.reason, error.detail)
+        else:
+            await self._bury(record, "undecodable", f"schema {error.fingerprint} was never published")
         if work is not self._work:
             raise _GivenUpError
         return None

@@ -85,7 +85,6 @@ class Source:
 
     async def read(self, wait_s):
         self.world.step("read")
-        await asyncio.sleep(0)
         got = []
         for partition, at in self.positions.items():
             records = self.world.log[partition][at : at + self.chunk]

@@ -21,26 +21,26 @@ def test_an_empty_batch_is_never_due():
 def test_a_batch_is_due_by_rows():
     """The row that reaches the bound makes the batch due at once."""
     batch = Batch(Limits(rows=2, bytes=10**9, age_s=100))
-    batch.add(record(0), (0,), now=5)
+    batch.add([record(0)], [(0,)], now=5)
     assert not batch.due(5)
-    batch.add(record(1), (1,), now=5)
+    batch.add([record(1)], [(1,)], now=5)
     assert batch.due(5)
 
 
 def test_a_batch_is_due_by_bytes():
     """Bytes of records and the overhead of their rows are bounded, also where a part of a record has no row yet."""
     batch = Batch(Limits(rows=100, bytes=2 * (1000 + ROW_OVERHEAD_BYTES), age_s=100))
-    batch.add(record(0, size=1000), None, now=5)
+    batch.add([record(0, size=1000)], [None], now=5)
     assert not batch.due(5)
-    batch.add(record(1, size=1000), (1,), now=5)
+    batch.add([record(1, size=1000)], [(1,)], now=5)
     assert batch.due(5)
 
 
 def test_age_counts_from_the_first_record():
     """A trickle of records cannot put off a batch: its first record is settled within the age."""
     batch = Batch(Limits(rows=100, bytes=10**9, age_s=1))
-    batch.add(record(0), (0,), now=10.0)
-    batch.add(record(1), (1,), now=10.9)
+    batch.add([record(0)], [(0,)], now=10.0)
+    batch.add([record(1)], [(1,)], now=10.9)
     assert batch.wait_s(10.9) == 1 + 10.0 - 10.9
     assert not batch.due(10.99)
     assert batch.due(11.0)
@@ -50,7 +50,7 @@ def test_age_counts_from_the_first_record():
 def test_a_batch_of_poison_alone_moves_on():
     """Records without a row are progress too: the batch gets due by age and says where to go on."""
     batch = Batch(Limits(rows=100, bytes=10**9, age_s=1))
-    batch.add(record(7, partition=3), None, now=0)
+    batch.add([record(7, partition=3)], [None], now=0)
     assert batch.due(1)
     full = batch.take()
     assert full.rows == []
@@ -60,7 +60,7 @@ def test_a_batch_of_poison_alone_moves_on():
 def test_take_begins_anew():
     """What was taken is not in the next batch, nor does its age count."""
     batch = Batch(Limits(rows=1, bytes=10**9, age_s=1))
-    batch.add(record(0), (0,), now=0)
+    batch.add([record(0)], [(0,)], now=0)
     assert batch.take().rows == [(0,)]
     assert not batch.due(100)
     assert batch.take().next_offsets == {}
@@ -77,7 +77,7 @@ def test_rows_keep_their_order_and_every_partition_its_place(history):
         offsets[partition] = offset
         row = None if is_poison else (partition, offset)
         rows += [row] if row else []
-        batch.add(record(offset, partition), row, now=0)
+        batch.add([record(offset, partition)], [row], now=0)
     full = batch.take()
     assert full.rows == rows
     assert [(r.partition, r.offset) for r in full.records] == rows

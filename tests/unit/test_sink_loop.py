@@ -31,6 +31,26 @@ async def test_the_steps_are_taken_in_their_order():
     assert world.committed == {0: 3}
 
 
+async def test_a_backlog_leaves_the_others_their_turn():
+    """While records are at hand, an insert goes on and other tasks run: a read that need not wait gives no turn itself."""
+    world = World([[raw_of("t", 0, i, delta(generation_id(i), 0, "x")) for i in range(40)]])
+    loop = world.session()
+    others = itertools.count()
+
+    async def other():
+        while True:
+            next(others)
+            await asyncio.sleep(0)
+
+    task = asyncio.create_task(other())
+    turns = 8
+    for _ in range(turns):
+        await loop.turn()
+    task.cancel()
+    assert next(others) >= turns
+    assert "inserted" in world.trace
+
+
 @pytest.mark.parametrize("step", STEPS)
 @pytest.mark.parametrize("nth", [1, 2, 3])
 async def test_a_crash_between_any_two_steps_loses_and_doubles_nothing(step, nth):
