@@ -12,7 +12,9 @@ process ends, in ``stop.settle_s`` at the latest. Before: ``__main__``. After: `
 import asyncio
 import signal
 import time
-from collections.abc import Coroutine
+from collections.abc import Callable, Coroutine
+from contextlib import AbstractAsyncContextManager
+from functools import partial
 from typing import Any, NoReturn
 
 import faust
@@ -24,10 +26,12 @@ from pipeline.dead_letters import Source, letter
 from pipeline.ending import EXIT_HALTED, Ending, Part
 from pipeline.fold_service import FoldService, Stopping
 from pipeline.kafka import Message, Producer, read_whole
+from pipeline.metrics import WorkerMetrics
 from pipeline.schema_topic import SchemaTopic
 from pipeline.tariff import load_tariff
 from schemas.codec import Codec
 from schemas.errors import Poison
+from schemas.exposition import exposed
 from schemas.settings import Settings
 from schemas.stopping import leave
 from schemas.topics import ATTEMPTS, BILLING_GROUP, DEAD_LETTERS, SCHEMAS
@@ -100,7 +104,10 @@ def build_app(settings: Settings, instance_id: str) -> WorkerApp:
     schemas = SchemaTopic(codec, lambda: read_whole(settings.kafka, SCHEMAS.name), producer.send_all)
     fold = FoldService(settings, codec, producer, schemas, instance_id)
     billing = _billing(settings, codec, producer)
-    announced, folded = _add_fold(app, fold, producer, schemas)
+    figures = partial(
+        exposed, settings.metrics.host, settings.metrics.pipeline_port, WorkerMetrics(fold, billing).render
+    )
+    announced, folded = _add_fold(app, fold, producer, schemas, figures)
     _add_billing(app, billing, schemas, announced, settings.pipeline.schema_wait_s)
     app.ending = Ending(
         settings,
@@ -128,7 +135,11 @@ def halt(bug: BaseException) -> NoReturn:
 
 
 def _add_fold(
-    app: WorkerApp, fold: FoldService, producer: Producer, schemas: SchemaTopic
+    app: WorkerApp,
+    fold: FoldService,
+    producer: Producer,
+    schemas: SchemaTopic,
+    figures: Callable[[], AbstractAsyncContextManager[int | None]],
 ) -> tuple[asyncio.Event, asyncio.Event]:
     """Run the fold as a service of the app. Set when this process has announced what it writes; when it has folded."""
     announced, folded = asyncio.Event(), asyncio.Event()
@@ -143,7 +154,8 @@ def _add_fold(
                 await producer.start()
                 await schemas.announce()
                 announced.set()
-                await fold.run()
+                async with figures():
+                    await fold.run()
             except* Stopping as unfinished:
                 log.warning("stopped with a turn unfinished", why=str(unfinished.exceptions[0]))
             except* (Exception, asyncio.CancelledError) as bug:  # noqa: BLE001 - Faust would go on without the fold

@@ -36,6 +36,11 @@ STATUS_EVERY_S = 10.0
 STRAYS_MIN = 1_000
 """Strays of one partition at least, whatever the worker's share of them."""
 
+_TOLD = (
+    *("records", "duplicates", "conflicts", "late", "unknown_kinds", "strays_dropped", "gaps"),
+    *("attempts", "generations"),
+)
+
 log = structlog.get_logger(__name__)
 
 
@@ -78,7 +83,7 @@ class FoldService:
         self._epoch = 0
         self._ready = False
         self._stopping = asyncio.Event()
-        self._dead_letters = 0
+        self.dead_letters = 0
 
     def stop(self) -> None:
         """Finish the turn in progress, commit, and let ``run`` return."""
@@ -92,6 +97,19 @@ class FoldService:
             if self._committed.get(partition) != watched.fold.safe()
         )
         return f"not committed in partitions {', '.join(map(str, behind))}" if behind else None
+
+    def lag(self) -> int:
+        """Records behind the ends of this worker's partitions, as of their last fetch."""
+        ends = {partition: self._consumer.end_seen(partition) for partition in self._partitions}
+        return sum(end - self._partitions[p].fold.position for p, end in ends.items() if end is not None)
+
+    def open_count(self) -> int:
+        """Generations without a terminal."""
+        return sum(watched.fold.open_count for watched in self._partitions.values())
+
+    def total(self, name: str) -> int:
+        """A counter of all folds of the partitions that are this worker's now."""
+        return sum(getattr(watched.fold.counters, name) for watched in self._partitions.values())
 
     async def run(self) -> None:
         """Fold until ``stop``. What leaves it besides its return is a reason to end the worker."""
@@ -136,7 +154,7 @@ class FoldService:
             if fold.waits_for_end and fold.position == self._consumer.end_seen(partition):
                 messages += [self._message(output) for output in fold.at_end()]
         await self._acknowledged(messages)
-        open_count = sum(watched.fold.open_count for watched in self._partitions.values())
+        open_count = self.open_count()
         if open_count > self._settings.pipeline.open_generations_max:
             raise TokentrailError(
                 f"{open_count} generations are open, more than pipeline.open_generations_max: "
@@ -254,7 +272,7 @@ class FoldService:
 
     def _letter(self, partition: int, record: Any, poison: Poison) -> Message:
         source = Source(EVENTS.name, partition, record.offset, record.key, record.value)
-        self._dead_letters += 1
+        self.dead_letters += 1
         log.error(
             "dead letter",
             partition=partition,
@@ -268,25 +286,13 @@ class FoldService:
 
     def _tell(self) -> None:
         """One line of numbers."""
-        folds = {partition: watched.fold for partition, watched in self._partitions.items()}
-        ends = {partition: self._consumer.end_seen(partition) for partition in folds}
-        lag = sum(end - folds[partition].position for partition, end in ends.items() if end is not None)
-        totals = {
-            name: sum(getattr(fold.counters, name) for fold in folds.values())
-            for name in (
-                "records",
-                "duplicates",
-                "conflicts",
-                "late",
-                "unknown_kinds",
-                "strays_dropped",
-                "gaps",
-                "attempts",
-                "generations",
-            )
-        }
-        open_count = sum(fold.open_count for fold in folds.values())
-        log.info("fold", lag=lag, open=open_count, dead_letters=self._dead_letters, **totals)
+        log.info(
+            "fold",
+            lag=self.lag(),
+            open=self.open_count(),
+            dead_letters=self.dead_letters,
+            **{name: self.total(name) for name in _TOLD},
+        )
 
 
 def now_us() -> int:

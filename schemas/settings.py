@@ -137,6 +137,18 @@ class Sink(Section):
     batch_age_s: float = Field(1, gt=0, description="so that an idle system is fresh too")
 
 
+class Metrics(Section):
+    """Where workers and sinks tell their figures to Prometheus; an edge does at its own address, under ``/metrics``."""
+
+    host: str = Field("127.0.0.1", description="whoever reaches it reads them: no key is asked for")
+    pipeline_port: int | None = Field(
+        None, ge=0, le=65535, description="of a worker, each its own; None: nobody is told"
+    )
+    sinks_port: int | None = Field(
+        None, ge=0, le=65535, description="of a sink process, each its own; None: nobody is told"
+    )
+
+
 class Stop(Section):
     """How long a process may take to end when it is asked to. What it leaves undone the next start does again."""
 
@@ -190,6 +202,7 @@ class Settings(BaseSettings):
     resume: Resume = Resume()
     pipeline: Pipeline = Pipeline()
     sink: Sink = Sink()
+    metrics: Metrics = Metrics()
     stop: Stop = Stop()
     limit: Limit = Limit()
     secrets: Secrets = Secrets()

@@ -21,6 +21,7 @@ import structlog
 
 from schemas.codec import Codec
 from schemas.errors import TokentrailError
+from schemas.exposition import exposed
 from schemas.lines import Lines
 from schemas.seldom import Seldom
 from schemas.stopping import Deadline, in_thread, on_signal
@@ -30,6 +31,7 @@ from sinks.clickhouse import connect
 from sinks.intake import TABLES, intake_of
 from sinks.kafka import KafkaGraveyard, KafkaSchemas, KafkaSource
 from sinks.loop import BACKOFF_FIRST_S, BACKOFF_MAX_S, Loop, Ports
+from sinks.metrics import Observed, SinkMetrics
 from sinks.store import Unavailable
 from sinks.threaded import ThreadedStore
 
@@ -98,7 +100,9 @@ async def serve(settings: Settings, *, accept_loss: bool = False) -> None:
             )
             for table in TABLES
         ]
-        await _run(sinks, stop, settings.stop.settle_s)
+        figures = SinkMetrics([Observed(sink.table.name, sink.loop, sink.source) for sink in sinks])
+        async with exposed(settings.metrics.host, settings.metrics.sinks_port, figures.render):
+            await _run(sinks, stop, settings.stop.settle_s)
     except _StoppedEarlyError:
         _log.info("sinks stopped before they read anything")
     else:

@@ -126,7 +126,9 @@ class Loop:
         self._work = Work(intake(), limits)
         self._settling: asyncio.Task[None] | None = None
         self._gave_up = False  # stopped before a batch could be stored: nothing behind it may be committed
-        self.rows_stored = 0
+        self.rows_stored = self.dead_letters = 0
+        self.stored: dict[int, int] = {}  # by partition, the offset behind what is stored and committed
+        self.stored_until_ms: int | None = None  # the log's own time of the newest of it
 
     async def run(self) -> None:
         """Turn until ``stop``, then settle what was read."""
@@ -198,7 +200,15 @@ class Loop:
         # 4. Commit. Only what step 3 has secured. A crash before it inserts the same rows again, under the same keys.
         if full.next_offsets:
             await self._ports.source.commit(full.next_offsets)
+        self._note(full)
+
+    def _note(self, full: Full) -> None:
+        """For who asks how far this is."""
         self.rows_stored += len(full.rows)
+        self.stored.update(full.next_offsets)
+        newest_ms = max((record.timestamp for record in full.records), default=None)
+        if newest_ms is not None:
+            self.stored_until_ms = max(newest_ms, self.stored_until_ms or 0)
 
     async def _settled(self) -> None:
         if self._settling is not None:
@@ -279,6 +289,7 @@ class Loop:
             detail=detail,
         )
         await self._ports.graveyard.bury(record, f"sink.{self._table.name}", reason, detail)
+        self.dead_letters += 1
 
     async def _pause(self, work: Work, seconds: float) -> None:
         """Wait so long; _GivenUpError where it is over: we stop, or the partitions of this work are given away."""

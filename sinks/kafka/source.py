@@ -82,6 +82,7 @@ class KafkaSource:
         self._topic = table.topic.name
         self._placed = asyncio.Event()
         self._failure: Exception | None = None
+        self._began: dict[int, int] = {}
         self._consumer = aiokafka.AIOKafkaConsumer(
             bootstrap_servers=settings.bootstrap_servers,
             group_id=sink_group(table.name),
@@ -131,6 +132,11 @@ class KafkaSource:
             raise LostRange(f"{self._topic}: {error} is not in the log any more") from error
         # No await between getmany and here: what it gave belongs to the assignment as it stands now
         return [record for records in got.values() for record in records]
+
+    def ends(self) -> Mapping[int, tuple[int, int]]:
+        """Per partition of ours: where reading began, and its end as of the last fetch (none before that)."""
+        ours = {tp.partition: self._consumer.highwater(tp) for tp in self._consumer.assignment()}
+        return {p: (self._began.get(p, 0), end) for p, end in ours.items() if end is not None}
 
     async def commit(self, next_offsets: Mapping[int, int]) -> None:
         """Say where a restart begins. A partition that is no longer ours is left out: its new owner reads it again."""
@@ -185,7 +191,8 @@ class KafkaSource:
                 )
             gone = _Gone(tp.topic, tp.partition, committed)
             await self._graveyard.bury(gone, f"sink.{self._table.name}", "lost_range", detail)
-        self._consumer.seek(tp, beginning if committed is None else max(committed, beginning))
+        self._began[tp.partition] = beginning if committed is None else max(committed, beginning)
+        self._consumer.seek(tp, self._began[tp.partition])
 
 
 class _Gone(NamedTuple):

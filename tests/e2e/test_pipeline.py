@@ -17,10 +17,11 @@ from schemas.codec import HEADER_BYTES, MAGIC, Codec
 from schemas.events import Kind, LogEvent
 from schemas.partition import partition_of
 from schemas.records import AttemptRecord, GenerationRecord, LedgerLine
+from tests.support.figures import figures_at
 from tests.support.folding import CODEC, attempt_start, content, feed, generations, new_fold, start, whole
 from tests.support.kafka import session_kafka
 from tests.support.pipeline import WITHIN_S, beat, ended, log_of, new_id, publish, rows_until, woven
-from tests.support.processes import Process, environment
+from tests.support.processes import Process, environment, free_port
 
 pytestmark = [pytest.mark.services, pytest.mark.timeout(240)]
 KILLS = 5
@@ -133,10 +134,15 @@ async def test_poison_goes_to_the_dead_letters_once_and_blocks_nothing(broker, w
     key = good[0].generation_id.encode()
     strange = CODEC.encode(start(generation_id=new_id()))
     poison = [(key, b"\xff\xfe"), (key, None), (key, strange), (key, b"\xc3\x01" + bytes(8) + b"future")]
-    process = worker(TOKENTRAIL_PIPELINE__SCHEMA_WAIT_S="0.5")
+    port = free_port()
+    process = worker(TOKENTRAIL_PIPELINE__SCHEMA_WAIT_S="0.5", TOKENTRAIL_METRICS__PIPELINE_PORT=str(port))
     process.start()
     await publish(broker, [*good[:2], *poison, *good[2:]])
     await rows_until(broker, topics.GENERATIONS, GenerationRecord, [good[0].generation_id])
+    figures = await figures_at(port)
+    assert figures["tokentrail_dead_letters_total", "fold"] >= len(poison)
+    assert figures["tokentrail_fold_generations_total",] > 0
+    assert ("tokentrail_fold_lag_records",) in figures
     process.kill()
     process.start()
     await process.until_said("pipeline ready")

@@ -18,8 +18,9 @@ from schemas.partition import partition_of
 from sinks import derived
 from sinks.clickhouse import ClickHouseStore
 from sinks.intake import TABLES
+from tests.support.figures import figures_at
 from tests.support.kafka import session_kafka
-from tests.support.processes import environment
+from tests.support.processes import environment, free_port
 from tests.support.records import CODEC, attempt, generation_id
 from tests.support.sinks import (
     WITHIN_S,
@@ -94,12 +95,27 @@ async def test_killed_at_random_every_row_is_there_once(broker, sinks, store):
     assert but_letters(held(store)) == wanted
 
 
+async def all_stored(port):
+    """Wait until the sinks say of no table that anything waits or is stale (a commit comes behind its rows)."""
+    late = ("tokentrail_sink_lag_records", "tokentrail_sink_freshness_s")
+    async with asyncio.timeout(60):
+        while True:
+            figures = await figures_at(port)
+            if figures and not any(value for (name, *_), value in figures.items() if name in late):
+                return figures
+            await asyncio.sleep(0.1)
+
+
 async def test_reading_the_whole_log_again_changes_nothing(broker, sinks, store):
     """With every group put back to the beginning, the sinks insert everything again: the same rows, also merged."""
-    sink = sinks()
+    port = free_port()
+    sink = sinks(TOKENTRAIL_METRICS__SINKS_PORT=str(port))
     await publish(broker, history(count=20))
     sink.start()
     await stored(broker, store, sink)
+    figures = await all_stored(port)
+    assert figures["tokentrail_sink_rows_total", "events"] > 0
+    assert sum(value for (name, *_), value in figures.items() if name == "tokentrail_dead_letters_total") > 0
     assert sink.stop() == 0
     await committed_from_the_start(broker)
     await publish(

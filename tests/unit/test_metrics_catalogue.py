@@ -16,7 +16,8 @@ ROW = re.compile(r"^\| `((?:sse|tokentrail)_\w+)` \|([^|]*)\|", re.MULTILINE)
 
 def of_document():
     """Give the labels of each metric of the table, by its name."""
-    return {name: tuple(re.findall(r"`(\w+)`", labels)) for name, labels in ROW.findall(DOC.read_text())}
+    section = DOC.read_text().partition("## What an edge counts")[2].partition("\n## ")[0]
+    return {name: tuple(re.findall(r"`(\w+)`", labels)) for name, labels in ROW.findall(section)}
 
 
 def of_edge(metrics):
