@@ -128,7 +128,7 @@ class Loop:
         self._gave_up = False  # stopped before a batch could be stored: nothing behind it may be committed
         self.rows_stored = self.dead_letters = 0
         self.stored: dict[int, int] = {}  # by partition, the offset behind what is stored and committed
-        self.stored_until_ms: int | None = None  # the log's own time of the newest of it
+        self.stored_until_ms: int | None = None  # the log's own time of what of it was read last
 
     async def run(self) -> None:
         """Turn until ``stop``, then settle what was read."""
@@ -200,15 +200,10 @@ class Loop:
         # 4. Commit. Only what step 3 has secured. A crash before it inserts the same rows again, under the same keys.
         if full.next_offsets:
             await self._ports.source.commit(full.next_offsets)
-        self._note(full)
-
-    def _note(self, full: Full) -> None:
-        """For who asks how far this is."""
         self.rows_stored += len(full.rows)
         self.stored.update(full.next_offsets)
-        newest_ms = max((record.timestamp for record in full.records), default=None)
-        if newest_ms is not None:
-            self.stored_until_ms = max(newest_ms, self.stored_until_ms or 0)
+        if full.records:
+            self.stored_until_ms = full.records[-1].timestamp
 
     async def _settled(self) -> None:
         if self._settling is not None:
