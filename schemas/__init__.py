@@ -1,6 +1,6 @@
 """The contract: everything that edge, pipeline, sinks and compose say to one another.
 
-This package imports nothing of ours and does no I/O (``stopping`` ends a process). Reading order:
+This package imports nothing of ours and does no I/O (``stopping`` ends a process, ``exposition`` tells its figures). Reading order:
 
 ========================  =====================================================================================
 ``errors``                Poison, Transient: the two errors that a shell may settle; anything else is a bug
@@ -34,6 +34,7 @@ This package imports nothing of ours and does no I/O (``stopping`` ends a proces
 ``runtime``               time-outs, retries, breaker, hedges: the sections of the settings that the runtime obeys
 ``stopping``              how a process ends: the deadline of a stop, its exit code
 ``settings``              one frozen object per process: file, environment, arguments
+``exposition``            where a process without an HTTP server tells its figures to Prometheus
 ``seldom``                what the Kafka client repeats, said now and then: the filter of every process's log
 ``lines``                 log lines whose loss ends nothing
 ========================  =====================================================================================

@@ -102,8 +102,8 @@ def test_no_empty_home():
             assert any(path.startswith(home) for path in used[vendor]), f"{vendor}: {home}"
 
 
-ENDING = "schemas/stopping.py"
-"""How a process ends is part of the contract, too: the only file of it that knows threads and tasks."""
+SHARED = {"schemas/stopping.py": {"asyncio", "threading"}, "schemas/exposition.py": {"asyncio"}}
+"""How a process ends and where it tells its figures are part of the contract, too: its only files that know tasks."""
 
 
 def test_contract_is_pure():
@@ -112,7 +112,7 @@ def test_contract_is_pure():
         names = {name.split(".")[0] for name in imported((ROOT / path).read_text())}
         assert not names & (HOMES.keys() - CONTRACT_VENDORS), path
         impure = {"asyncio", "socket", "subprocess", "threading", "time"}
-        assert not names & (impure - {"asyncio", "threading"} if path.as_posix() == ENDING else impure), path
+        assert not names & (impure - SHARED.get(path.as_posix(), set())), path
 
 
 @pytest.mark.parametrize(
