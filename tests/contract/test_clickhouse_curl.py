@@ -66,6 +66,8 @@ def test_readonly_does_not_write(http, table, statement):
     assert response.headers["X-ClickHouse-Exception-Code"] == "164"
     assert count(http, table) == 0
     assert http.post("/", params={"readonly": "2"}, content="SELECT 1").text == "1\n"
+    misspelt = http.post("/", params={"readonly": "2"}, content="SELEC 1")
+    assert misspelt.headers["X-ClickHouse-Exception-Code"] == "62"
     assert http.post("/", content=f"TRUNCATE TABLE {table}").status_code == 200
 
 
