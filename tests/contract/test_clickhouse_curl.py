@@ -66,8 +66,9 @@ def test_readonly_does_not_write(http, table, statement):
     assert response.headers["X-ClickHouse-Exception-Code"] == "164"
     assert count(http, table) == 0
     assert http.post("/", params={"readonly": "2"}, content="SELECT 1").text == "1\n"
-    misspelt = http.post("/", params={"readonly": "2"}, content="SELEC 1")
+    misspelt = http.post("/", params={"readonly": "2"}, content="SELEC '\\\\'\n\tFROM x")
     assert misspelt.headers["X-ClickHouse-Exception-Code"] == "62"
+    assert "SELEC" in misspelt.text
     assert http.post("/", content=f"TRUNCATE TABLE {table}").status_code == 200
 
 

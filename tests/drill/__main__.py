@@ -78,7 +78,7 @@ class Drill:
             self.world.cutting = self.world.cuts < self.wanted
             if self.world.cuts - self._told >= self.wanted // 20:
                 self._told = self.world.cuts
-                self.tell(f"{self._told} of {self.wanted} cuts, {sum(self.streams.values())} streams")
+                self.tell(f"{self._told} cuts (wanted: {self.wanted}), {sum(self.streams.values())} streams")
 
     def enough(self):
         """Cut no more (SIGTERM): what is being read is read to its end, and what was seen is said."""
@@ -173,6 +173,20 @@ async def resume(cuts, seed, tell):
         return said
 
 
+def lines(value):
+    """Give a figure as people read it: what has parts, one a line."""
+    if isinstance(value, bool):
+        return ["yes" if value else "NO"]
+    if isinstance(value, dict):
+        parts = {
+            name: ", ".join(lines(part)) if isinstance(part, dict) else part for name, part in value.items()
+        }
+        return [f"{name}: {part}" for name, part in parts.items()] or ["none"]
+    if isinstance(value, list):
+        return [str(part) for part in value] or ["none"]
+    return [str(value)]
+
+
 def main():
     """Read the arguments and run."""
     parser = argparse.ArgumentParser(prog="drill", description="Fault drills with a verdict.")
@@ -186,7 +200,9 @@ def main():
     if arguments.json:
         sys.stdout.write(json.dumps(said) + "\n")
     else:
-        sys.stdout.write("".join(f"{name:>15}  {value}\n" for name, value in said.items()))
+        for name, value in said.items():
+            first, *others = lines(value)
+            sys.stdout.write(f"{name:>15}  {first}\n" + "".join(f"{'':>15}  {other}\n" for other in others))
     return 0 if said["ok"] else 1
 
 

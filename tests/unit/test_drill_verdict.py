@@ -4,6 +4,7 @@ import json
 
 import pytest
 
+from tests.drill.__main__ import lines
 from tests.drill.verdict import Replayed, Seen, Verdict, compare, said_by
 
 LOG = Replayed([0, 1, 2, 3], ["a", "b", "c", "d"], "hello", "{}")
@@ -53,3 +54,18 @@ def test_text_and_arguments_are_read_from_native_events():
         json.dumps({"parts": [{"type": "tool_call"}]}),
     ]
     assert said_by(events) == ("a", "{")
+
+
+@pytest.mark.parametrize(
+    ("value", "said"),
+    [
+        (True, ["yes"]),
+        (0, ["0"]),
+        ([], ["none"]),
+        ({"openai": 3, "js": 2}, ["openai: 3", "js: 2"]),
+        ({"edge-1": {"life_s": 11, "rss_mib": [89, 90]}}, ["edge-1: life_s: 11, rss_mib: [89, 90]"]),
+    ],
+)
+def test_a_figure_is_said_without_braces(value, said):
+    """What has parts is one line a part, and what there is none of says so."""
+    assert lines(value) == said

@@ -83,7 +83,13 @@ class Execution:
         reads_only = statement.reads_only and (verdict.reads_only or verdict.statements == 0)
         if query.must_not_write and not (reads_only or statement.kind in {"set", "use"}):
             if statement.kind == "other" and verdict.statements == 0:  # a misspelt question, most likely
-                link.run(b"EXPLAIN AST " + statement.sql, "Null")  # runs nothing; raises where the parser stops
+                text = (
+                    statement.sql.decode(errors="replace")
+                    .replace("\\", "\\\\")
+                    .replace("\n", "\\n")
+                    .replace("\t", "\\t")
+                )
+                link.run(b"SELECT formatQuery({text:String})", "Null", {"text": text})  # parses, runs nothing
             raise QueryError.refusal(
                 errors.READONLY,
                 "Cannot execute query in readonly mode: a GET only reads, and so does `readonly`",
