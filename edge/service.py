@@ -103,16 +103,15 @@ class EdgeService:
         await asyncio.shield(self._winding)
 
     async def _wind_up(self) -> None:
-        running = [entry.generation.ended.wait() for entry in self.registry.running()]
+        running = [entry.generation for entry in self.registry.running()]
         if running:
-            await asyncio.wait(
-                [asyncio.ensure_future(w) for w in running], timeout=self.settings.edge.drain_s
-            )
+            ends = [asyncio.ensure_future(generation.ended.wait()) for generation in running]
+            await asyncio.wait(ends, timeout=self.settings.edge.drain_s)
         for entry in self.registry.running():
             entry.driver.interrupt("edge_lost")
         if self._tasks:
             await asyncio.wait(self._tasks, timeout=self.settings.log.delivery_s)
-        if left := [entry.generation.identity.generation_id for entry in self.registry.running()]:
+        if left := [generation.id for generation in running if not generation.ended.is_set()]:
             log.warning("ends that the log did not take: the orphan finder writes them", generations=left)
 
     async def stop(self) -> None:

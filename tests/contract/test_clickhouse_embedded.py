@@ -10,6 +10,7 @@ import subprocess
 import sys
 import time
 import uuid
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import httpx
@@ -158,6 +159,23 @@ def test_a_stop_is_clean(tmp_path):
     assert json.loads((tmp_path / holder.RECORD_NAME).read_text())["url"] == server.url
     assert server.stop() == 0
     assert holder.read_record(tmp_path) is None
+
+
+def test_a_stop_ends_what_runs_and_hears_no_second_signal(tmp_path):
+    """A query that would take minutes is told that it was stopped, the engine is closed, and what was inserted is there."""
+    with EmbeddedClickHouse(tmp_path) as server, ThreadPoolExecutor() as threads:
+        ask(server, "CREATE TABLE kept (n Int32) ENGINE = MergeTree ORDER BY n")
+        assert ask(server, "INSERT INTO kept VALUES (1)").status_code == httpx.codes.OK
+        slow = "SELECT sum(sleepEachRow(0.1)) FROM numbers(6000) SETTINGS max_block_size = 10"
+        answer = threads.submit(httpx.post, server.url, content=slow, timeout=60)
+        while int(ask(server, "SELECT count() FROM system.processes").text) < 2:
+            assert not answer.done()
+            time.sleep(0.02)
+        for number in (signal.SIGINT, signal.SIGINT):
+            os.kill(server.pid, number)
+        assert server.stop() == 0
+        assert "QUERY_WAS_CANCELLED" in answer.result().text
+        assert ask(server.start(), "SELECT n FROM kept").text == "1\n"
 
 
 def test_a_leftover_is_stopped(tmp_path):

@@ -168,6 +168,16 @@ async def test_a_stop_without_its_broker_ends(
     assert f'"generations": ["{generation}"]' in edge.said()
 
 
+async def test_a_stop_in_the_first_moment_ends(clickhouse, database, tmp_path, made):
+    """Before a process hears signals the signal itself ends it; from then on it ends by itself. Nothing has begun."""
+    write_config(tmp_path, "http://127.0.0.1:9")
+    async with Gate() as gate:
+        start_all(made, tmp_path, [gate.address] * 3, clickhouse, database, "first")
+        for process in made:
+            process.signal(signal.SIGTERM)
+        assert set((await ended(made)).values()) <= {0, -signal.SIGTERM}
+
+
 async def test_a_stop_without_a_broker_from_the_start_ends(clickhouse, database, tmp_path, made):
     """A broker that takes connections and never answers holds up no process that is asked to end while it starts."""
     write_config(tmp_path, "http://127.0.0.1:9")
