@@ -137,6 +137,10 @@ QUESTIONS: dict[str, Question] = {
     "cancel-waste": Question(
         "What did cancelled generations waste?", "SELECT * FROM cancel_waste ORDER BY day DESC LIMIT 50"
     ),
+    "aborts": Question(
+        "How many of a thousand generations ended before their time, and why?",
+        "SELECT * FROM abort_rates ORDER BY day DESC, tenant, model, reason LIMIT 100",
+    ),
     "cancels": Question(
         "What did each cancel meet, and what did it release when?",
         "SELECT * FROM cancels ORDER BY start DESC LIMIT 20",

@@ -32,7 +32,8 @@ CLIENT_ABORT, NETWORK_RESET, SERVER_CANCEL, TIMEOUT = (
 REASONS = (CLIENT_ABORT, NETWORK_RESET, SERVER_CANCEL, TIMEOUT)
 _KEY = "tokentrail.parting"
 _BY_CLIENTS = ("api", "page")
-_OURS = ("edge_lost", "log_unavailable", "erased", "resume_expired")
+_OURS = ("edge_lost", "log_unavailable", "erased", "resume_expired", "cancelled")
+"""The last one where nobody tells whose cancel it was."""
 
 
 class Parting:

@@ -219,7 +219,7 @@ def ended_by(**said):
 def test_every_ending_has_its_reason():
     """A code of every kind and a cancel of every source: time-outs are time-outs, stops are ours, failures none."""
     for code, row in ERRORS.items():
-        ours = code in {"edge_lost", "log_unavailable", "erased", "resume_expired"}
+        ours = code in {"edge_lost", "log_unavailable", "erased", "resume_expired", "cancelled"}
         wanted = "server_cancel" if ours else "timeout" if row.finish_reason == "timeout" else None
         assert of_code(code) == of_terminal(ended_by(error=ErrorEnd(code=code, message=""))) == wanted
     for source, reason, wanted in (
