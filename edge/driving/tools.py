@@ -166,6 +166,7 @@ class Tools:
 
         values = cut(service.codec, event)
         service.log.append(whose.partition, whose.generation_id.encode(), values, acked, refused)
+        service.log.hurry(whose.partition)
         await written
 
     async def _tell(self, generation_id: str, said: ToolStatus, *, noted: bool) -> None:

@@ -46,8 +46,9 @@ from schemas.signing import Signing
 
 __all__ = ["Desk", "Opened", "Presented", "Refusal", "read_cursor"]
 
-PRELOAD_EVENTS_MAX = 64
-"""So much of a generation is read before the head, to find a hole while a status can still say so."""
+PRELOAD_EVENTS_MAX = 16
+"""So much of a generation is read before the head, to find a hole while a status can still say so. Few: in a busy partition
+each further range that this takes is a request that the first event waits for."""
 
 
 class Desk:

@@ -1,4 +1,4 @@
-"""What stands before a first token: which records, in how many produce requests, in which order with the provider's call.
+"""What somebody waits for, a first token above all: in how many produce requests, in which order with the provider's call.
 
 The log is one in memory behind the publisher's real lanes, whose tick never comes: whatever waits for it would wait for
 ever.
@@ -6,6 +6,9 @@ ever.
 
 import asyncio
 import hashlib
+
+import orjson
+import pytest
 
 from edge.app import build_app
 from edge.clock import system_clock
@@ -115,3 +118,21 @@ async def test_the_framework_solves_nothing_for_a_call(monkeypatch):
         client = post(build_app(edge.service), "/v1/chat/completions", BODY, AUTH)
         await client.done()
         assert client.status == 200
+
+
+@pytest.mark.parametrize(
+    "behind", [[HANG], [finish("tool_calls"), DONE]], ids=["while it runs", "behind the end"]
+)
+async def test_a_tools_report_waits_for_no_tick(behind):
+    """Whoever reports a tool is answered when it is in the log: it leaves at once."""
+    call = {"index": 0, "id": "call_1", "type": "function", "function": {"name": "f", "arguments": "{}"}}
+    calling = orjson.dumps({"id": "x", "choices": [{"index": 0, "delta": {"tool_calls": [call]}}]})
+    async with edge_in_front_of(Script(b"data: " + calling + b"\n\n", *behind)) as edge:
+        app = build_app(edge.service)
+        client = post(app, "/v1/chat/completions", BODY, AUTH)
+        await client.until(b"call_1" if behind == [HANG] else b"[DONE]")
+        path = f"/v1/generations/{client.headers['x-generation-id']}/tools/call_1"
+        told = await post(app, path, {"status": "succeeded"}, AUTH).done()
+        assert told.status == 200
+        assert edge.log.requests[-1][-1] is Kind.TOOL_STATUS
+        await client.hang_up()
