@@ -59,7 +59,7 @@ def main(settings: Settings, *, accept_loss: bool = False) -> int:
         return 2
     gc.collect()
     gc.freeze()
-    gc.set_threshold(GC_ALLOCATIONS, 20, 50)
+    gc.set_threshold(GC_ALLOCATIONS, 10, 10)
     try:
         # Never closed: what a client still does that does not hear its end is left with the process
         asyncio.Runner().run(serve(settings, accept_loss=accept_loss))

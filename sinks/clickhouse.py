@@ -151,7 +151,10 @@ class ClickHouseStore:
                 settings={"insert_deduplication_token": token},
                 data=list(zip(*rows, strict=True)),
             )
-            self._client.data_insert(context)
+            try:
+                self._client.data_insert(context)
+            finally:  # the context refers to itself, and would hold the batch until the collector comes
+                context.data = [()] * len(table.columns)
 
     def erase(self, erasure: Erasure) -> None:
         """Take away what is forgotten: by mutations that rewrite the parts, so that the text leaves the disk too."""

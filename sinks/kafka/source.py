@@ -39,6 +39,8 @@ if TYPE_CHECKING:
 
 READ_RECORDS = 5_000
 """Records of one read: some 50 ms of work, so that heartbeats and other tables get their turn."""
+FETCH_BYTES = 8 << 20
+"""Of one answer, whatever it holds of each partition: 1 MiB of each of 32 was more than malloc keeps, and it zeroed them anew."""
 SESSION_MS = 6_000
 HEARTBEAT_MS = 1_000
 POLL_INTERVAL_MS = 3_600_000
@@ -92,6 +94,7 @@ class KafkaSource:
             heartbeat_interval_ms=HEARTBEAT_MS,
             max_poll_interval_ms=POLL_INTERVAL_MS,
             fetch_max_wait_ms=FETCH_WAIT_MS,
+            fetch_max_bytes=FETCH_BYTES,
             metadata_max_age_ms=settings.metadata_max_age_ms,
             request_timeout_ms=settings.request_timeout_ms,
             partition_assignment_strategy=(RangePartitionAssignor,),

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import gc
 import time
+import weakref
 from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta, timezone
 
@@ -102,6 +104,25 @@ def test_equal_blocks_under_other_tokens_are_both_stored(store):
     store.insert(rows.EVENTS, [second], "two")
     store.insert(rows.EVENTS, [first], "three")
     assert [row[TEXT] for row in store.final(rows.EVENTS)] == ["a"]
+
+
+def test_an_insert_holds_nothing_of_its_rows(real_store):
+    """What was stored is free at once, without the collector: a backlog of batches that wait for it is a process's death."""
+
+    class Text(str):  # a plain one cannot be watched
+        __slots__ = ("__weakref__",)
+
+    text = Text("x")
+    *before, _, canonical, payload, parts = event_row(0)
+    seen = weakref.ref(text)
+    gc.disable()
+    try:
+        real_store.insert(rows.EVENTS, [(*before, text, canonical, payload, parts)], "t")
+        del text
+        assert seen() is None
+    finally:
+        gc.enable()
+    assert [row[TEXT] for row in real_store.final(rows.EVENTS)] == ["x"]
 
 
 def test_rows_with_one_key_are_one_row(store):
