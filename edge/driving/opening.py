@@ -95,15 +95,13 @@ class Opening:
         return generation
 
     def _new_id(self, wall_us: int) -> str:
-        """Its time and most of its random bits are drawn once; the last of them are the next that fall into an own one."""
-        while True:
-            drawn = uuid7(wall_us // 1000, self._clock.random_bits(ID_BITS))
-            head, last = drawn[:-LAST_DIGITS], int(drawn[-LAST_DIGITS:], 16)
-            partition_with = partitions_behind(head.encode(), self._partitions)
-            for step in range(16**LAST_DIGITS):
-                end = f"{(last + step) % 16**LAST_DIGITS:0{LAST_DIGITS}x}"
-                if partition_with(end.encode()) in self._own:
-                    return head + end
+        """Drawn once; then its last digits are drawn until they lead into an own partition."""
+        drawn, random_bits = uuid7(wall_us // 1000, self._clock.random_bits(ID_BITS)), self._clock.random_bits
+        head, last = drawn[:-LAST_DIGITS], drawn[-LAST_DIGITS:]
+        partition_with = partitions_behind(head.encode(), self._partitions)
+        while partition_with(last.encode()) not in self._own:
+            last = f"{random_bits(4 * LAST_DIGITS):0{LAST_DIGITS}x}"
+        return head + last
 
     def _message_start(
         self,
