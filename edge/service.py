@@ -39,6 +39,7 @@ from schemas.errors import TokentrailError
 from schemas.outcomes import ERRORS
 from schemas.settings import ApiKey, Settings
 from schemas.signing import Signing
+from schemas.stopping import to_the_end
 
 log = structlog.get_logger()
 _NOT_TAKEN = "the log did not take the start of the generation in time"
@@ -90,7 +91,7 @@ class EdgeService:
             self.once.claims.follow(self.log, self.codec),
             self.registry.keep_budget_always(),
         ):
-            task = asyncio.get_running_loop().create_task(work)
+            task = asyncio.get_running_loop().create_task(to_the_end(work))
             task.add_done_callback(_report)
             self._following.append(task)
 

@@ -28,6 +28,7 @@ from schemas.errors import Poison, SchemaUnknown, TokentrailError, Transient
 from schemas.events import LogEvent
 from schemas.records import AttemptRecord
 from schemas.settings import Settings
+from schemas.stopping import to_the_end
 from schemas.topics import ATTEMPTS, DEAD_LETTERS, EVENTS, FOLD_GROUP, GENERATIONS
 
 BACKOFF_FIRST_S = 0.05
@@ -91,12 +92,9 @@ class FoldService:
 
     def left(self) -> str | None:
         """What was folded and is not committed, in words; None where nothing is."""
-        behind = sorted(
-            partition
-            for partition, watched in self._partitions.items()
-            if self._committed.get(partition) != watched.fold.safe()
-        )
-        return f"not committed in partitions {', '.join(map(str, behind))}" if behind else None
+        committed = self._committed
+        behind = [str(p) for p, at in sorted(self._partitions.items()) if committed.get(p) != at.fold.safe()]
+        return f"not committed in partitions {', '.join(behind)}" if behind else None
 
     def lag(self) -> int:
         """Records behind the ends of this worker's partitions, as of their last fetch."""
@@ -117,8 +115,8 @@ class FoldService:
         finder = Finder(self._consumer, self._producer, self._codec, self._patience, self._partitions)
         try:
             async with asyncio.TaskGroup() as tasks:
-                tasks.create_task(self._fold_until_stopped())
-                tasks.create_task(finder.run(self._stopping))
+                tasks.create_task(to_the_end(self._fold_until_stopped()))
+                tasks.create_task(to_the_end(finder.run(self._stopping)))
         finally:
             await self._consumer.stop()
 

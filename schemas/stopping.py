@@ -115,6 +115,20 @@ async def closed(closing: Coroutine[object, object, object], limit_s: float) -> 
     return None if error is None else repr(error)
 
 
+async def to_the_end(work: Coroutine[object, object, T]) -> T:
+    """What the work gives or raises. A cancellation that nobody asked of this task is an error, and no quiet end.
+
+    A client's own can come out of a call to it (see ``closed``); a task group would go on without the task.
+    """
+    try:
+        return await work
+    except asyncio.CancelledError:
+        task = asyncio.current_task()
+        if task is None or task.cancelling():
+            raise
+        raise RuntimeError("cancelled, and nobody of ours has asked for it") from None
+
+
 async def in_thread(call: Callable[[], T]) -> T:
     """What a blocking call gives or raises, off the event loop.
 

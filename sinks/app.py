@@ -24,7 +24,7 @@ from schemas.errors import TokentrailError
 from schemas.exposition import exposed
 from schemas.lines import Lines
 from schemas.seldom import Seldom
-from schemas.stopping import Deadline, in_thread, on_signal
+from schemas.stopping import Deadline, in_thread, on_signal, to_the_end
 from sinks import migrate
 from sinks.batch import Limits
 from sinks.clickhouse import connect
@@ -113,12 +113,11 @@ async def serve(settings: Settings, *, accept_loss: bool = False) -> None:
 
 
 async def _run(sinks: Sequence[_Sink], stop: asyncio.Event, settle_s: float) -> None:
-    running = [asyncio.create_task(sink.run(), name=sink.table.name) for sink in sinks]
+    running = [asyncio.create_task(to_the_end(sink.run()), name=sink.table.name) for sink in sinks]
     ready = asyncio.create_task(_say_ready(sinks))
     stopped = asyncio.create_task(stop.wait())
     try:
         await asyncio.wait([*running, stopped], return_when=asyncio.FIRST_COMPLETED)
-        lost = [task.get_name() for task in running if task.done() and task.cancelled()]
         for sink, task in zip(sinks, running, strict=True):
             sink.stop(task)
         _, unfinished = await asyncio.wait(running, timeout=settle_s)
@@ -136,8 +135,6 @@ async def _run(sinks: Sequence[_Sink], stop: asyncio.Event, settle_s: float) -> 
     for result in results:
         if isinstance(result, Exception):
             raise result
-    if lost:
-        raise TokentrailError(f"cancelled by nobody of ours: {', '.join(lost)}")
 
 
 class _StoppedEarlyError(Exception):

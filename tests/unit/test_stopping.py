@@ -10,7 +10,7 @@ import pytest
 import structlog
 
 from pipeline.ending import EXIT_HALTED, Ending, Part
-from schemas.stopping import EXIT_CUT, Deadline, closed, in_thread
+from schemas.stopping import EXIT_CUT, Deadline, closed, in_thread, to_the_end
 from tests.support.edge import settings_of
 
 NEVER_ENDS = """
@@ -77,6 +77,28 @@ async def test_a_closing_does_to_its_caller_nothing():
     assert await closed(cancels_itself(), 30) == "its closing was cancelled half-way"
     assert await closed(keeps_a_cancellation(), 0.01) == "not closed within 0.01 s"
     assert asyncio.current_task().cancelling() == 0
+
+
+async def test_a_cancellation_that_nobody_asked_for_is_an_error():
+    """What cancels itself inside of a task fails it loudly; a task that is cancelled is cancelled."""
+
+    async def cancels_itself():
+        sleeping = asyncio.ensure_future(asyncio.sleep(60))
+        sleeping.cancel()
+        await sleeping
+
+    async def both(made):
+        async with asyncio.TaskGroup() as tasks:
+            made += [tasks.create_task(to_the_end(work)) for work in (cancels_itself(), asyncio.sleep(60))]
+
+    tasks = []
+
+    with pytest.raises(ExceptionGroup) as failed:
+        await both(tasks)
+    assert [task.cancelled() for task in tasks] == [False, True]
+    (error,) = failed.value.exceptions
+    assert str(error) == "cancelled, and nobody of ours has asked for it"
+    assert await to_the_end(asyncio.sleep(0, 1)) == 1
 
 
 async def test_a_call_in_a_thread_is_left_running():
