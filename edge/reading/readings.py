@@ -1,5 +1,7 @@
 """Whose turn it is to have a whole history read: one request is cheap to send, and may cost the reading of megabytes.
 
+An id that is nowhere costs as much: a minute of its partition is read for it, so it stands in the line as well.
+
 One reading of a generation at a time, ``limit.histories`` of a tenant; the others wait in the order in which they came,
 and what is above ``limit.histories_waiting`` is refused. Each tenant has a line of its own, so nobody waits behind a
 stranger, nor learns by waiting that a stranger's generation is there. An archive that

@@ -112,9 +112,9 @@ class Desk:
 
     async def _history(self, caller: ApiKey, generation_id: str) -> History | Refusal:
         held: History | None = None
-        located = await self.locate(generation_id, tenant=caller.tenant)
-        if located is not None:
-            async with self.readings.turn(caller.tenant, generation_id):
+        async with self.readings.turn(caller.tenant, generation_id):  # also to look for what is nowhere
+            located = await self.locate(generation_id, tenant=caller.tenant)
+            if located is not None:
                 held = await read_history(self._log, self._codec, located)
         if held is None or not held.whole:
             past = await self._pasts.find(

@@ -13,7 +13,7 @@ from edge.reading.readings import Crowded, Readings
 from schemas.events import Kind
 from schemas.ids import uuid7
 from schemas.limits import Limit
-from tests.support.desk import OWNER, Scene
+from tests.support.desk import OWNER, STRANGER, Scene
 from tests.support.dialects import HEADERS, OTHER, QUICK, world
 from tests.support.edge import CODEC, settings_of
 from tests.support.waiting import until
@@ -117,6 +117,28 @@ async def test_a_flood_is_429_and_a_strangers_call_is_not(path):
             assert (refused.status_code, refused.headers["retry-after"]) == (429, "1")
             assert (await call(OTHER)).status_code == 404
         assert (await waiting).status_code == 200
+
+
+async def test_a_flood_of_ids_that_are_nowhere_stands_in_line():
+    """To find nothing costs the reading of the log, too: so many at once, and so many wait."""
+    scene = await Scene("log").written()
+    limit, looking, go = settings_of().limit, [], asyncio.Event()
+
+    async def slow(generation_id, **_):
+        looking.append(generation_id)
+        await go.wait()
+
+    scene.desk.locate = slow
+    most = limit.histories + limit.histories_waiting
+    made = [uuid7(1_000 + number, number) for number in range(most + 1)]
+    asking = [asyncio.create_task(scene.desk.history(STRANGER, one)) for one in made]
+    await settled()
+    assert len(looking) == limit.histories
+    with pytest.raises(Crowded):
+        await asking[-1]
+    go.set()
+    answers = await asyncio.gather(*asking[:-1])
+    assert {answer.code for answer in answers} == {"not_found"}
 
 
 class Unread:
