@@ -20,12 +20,23 @@ def answers(url: str) -> Callable[[], Awaitable[bool]]:
     return is_ready
 
 
-class Joined:
-    """Ready is who has joined its groups: from then on it is given records."""
+async def members_of(bootstrap_servers: str, groups: Iterable[str]) -> dict[str, frozenset[str]]:
+    """Who is in these groups now: before a start, those of an earlier one. Empty where nobody can say."""
+    try:
+        async with admin(bootstrap_servers) as cluster:
+            return {name: group.members for name, group in (await cluster.groups(groups)).items()}
+    except KafkaError:
+        return {}
 
-    def __init__(self, bootstrap_servers: str, groups: Iterable[str]) -> None:
+
+class Joined:
+    """Ready is who has joined its groups: from then on it is given records. ``left``: who is in them before it starts."""
+
+    def __init__(
+        self, bootstrap_servers: str, groups: Iterable[str], left: Mapping[str, frozenset[str]] | None = None
+    ) -> None:
         self._bootstrap_servers, self._names = bootstrap_servers, tuple(groups)
-        self._members: dict[str, frozenset[str]] = {}
+        self._members = {name: (left or {}).get(name, frozenset()) for name in self._names}
 
     async def __call__(self) -> bool:
         """Whether all groups are joined by now, by others than those that had joined when it was ready last."""
@@ -40,7 +51,7 @@ class Joined:
         if not all(
             (group := groups.get(name)) is not None
             and group.state == "Stable"
-            and group.members != self._members.get(name)
+            and group.members != self._members[name]
             for name in self._names
         ):
             return False

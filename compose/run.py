@@ -24,8 +24,11 @@ from compose.config import SIMULATED, config_in_force, load_settings, write_deve
 from compose.embedded import model
 from compose.embedded.kafka import PreparedKafka, prepare
 from compose.embedded.kafka.process import start_mark
+from compose.readiness import members_of
 from compose.stack import (
     HOST,
+    PIPELINE_GROUPS,
+    SINK_GROUPS,
     Base,
     UpOptions,
     base_services,
@@ -127,7 +130,9 @@ class _Runner:
         self._say("clickhouse", f"version {version}; {len(migrated)} migration(s) applied")
         clickhouse = msgspec.structs.replace(self.state.clickhouse, version=version)
         self.state = msgspec.structs.replace(self.state, clickhouse=clickhouse)
-        await self.supervisor.start(worker_services(self._options, self._base, self.bootstrap_servers))
+        # A killed worker stays in its groups for seconds: what it left is not the readiness of the next one
+        left = await members_of(self.bootstrap_servers, (*SINK_GROUPS, *PIPELINE_GROUPS))
+        await self.supervisor.start(worker_services(self._options, self._base, self.bootstrap_servers, left))
         self.state = msgspec.structs.replace(self.state, ready=True)
         self._write()
 

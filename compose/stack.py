@@ -33,6 +33,8 @@ from schemas.topics import BILLING_GROUP, FOLD_GROUP, sink_group
 HOST = "127.0.0.1"
 EDGE_PORT = 8080
 SINK_TABLES = ("events", "attempts", "generations", "ledger", "dead_letters")
+SINK_GROUPS = tuple(sink_group(table) for table in SINK_TABLES)
+PIPELINE_GROUPS = (FOLD_GROUP, BILLING_GROUP)
 PRICES = Path(__file__).with_name("prices.toml")
 SIMULATOR_MODEL = "sim-stall"
 """The simulator's model that shows most: it falls silent once."""
@@ -152,11 +154,15 @@ def base_services(options: UpOptions, base: Base, kafka: PreparedKafka | None) -
     return services
 
 
-def worker_services(options: UpOptions, base: Base, bootstrap_servers: str) -> list[Service]:
-    """Sinks, pipeline and edges."""
+def worker_services(
+    options: UpOptions,
+    base: Base,
+    bootstrap_servers: str,
+    left: Mapping[str, frozenset[str]] | None = None,
+) -> list[Service]:
+    """Sinks, pipeline and edges. ``left``: who is in their groups before they start."""
     shared = child_environment(options, base, bootstrap_servers)
     cwd = base.config.parent
-    sink_groups = [sink_group(table) for table in SINK_TABLES]
     services = [
         Service(
             name=name,
@@ -164,12 +170,12 @@ def worker_services(options: UpOptions, base: Base, bootstrap_servers: str) -> l
             command=[sys.executable, "-m", name],
             cwd=cwd,
             env=lambda _: shared,
-            is_ready=Joined(bootstrap_servers, groups),
+            is_ready=Joined(bootstrap_servers, groups, left),
             stop_grace_s=base.settings.worker_stop_s + MARGIN_S,
         )
         for name, tier, groups in (
-            ("sinks", Tier.SINKS, sink_groups),
-            ("pipeline", Tier.PIPELINE, [FOLD_GROUP, BILLING_GROUP]),
+            ("sinks", Tier.SINKS, SINK_GROUPS),
+            ("pipeline", Tier.PIPELINE, PIPELINE_GROUPS),
         )
     ]
     for n in range(1, options.edges + 1):

@@ -199,6 +199,10 @@ async def test_the_terminal_shows_words_where_the_file_has_json(tmp_path):
 
 def test_a_group_is_joined_by_somebody_new():
     """What a killed process left in its group is not the readiness of the one that is started in its place."""
+    first, last = frozenset({"first"}), frozenset({"last"})
+    again = Joined("nowhere", ["one"], {"one": first})
+    assert not again.judge({"one": Group("Stable", first)})
+    assert again.judge({"one": Group("Stable", last)})
     joined = Joined("nowhere", ["one", "two"])
     old, new = frozenset({"old"}), frozenset({"new"})
     assert not joined.judge({"one": Group("Stable", old), "two": Group("Empty", frozenset())})
