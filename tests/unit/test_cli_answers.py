@@ -85,7 +85,7 @@ def test_a_place_that_is_not_there_is_no_traceback(monkeypatch, capsys):
     with pytest.raises(SystemExit) as ended:
         main()
     assert ended.value.code == 1
-    assert capsys.readouterr().err.startswith("error: /proc/not: ")
+    assert capsys.readouterr().err.startswith("error: /proc/not/there cannot be written")
 
 
 def test_keys_list_shows_each_id_whole(narrow, monkeypatch, capsys):

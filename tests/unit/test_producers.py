@@ -2,7 +2,7 @@
 
 import pytest
 
-from edge.log import producers
+from edge.log import connections
 from pipeline.kafka import producer as of_pipeline
 from pipeline.kafka.producer import Producer
 from schemas.settings import Kafka
@@ -25,8 +25,8 @@ class Made:
 
 
 async def of_edge(monkeypatch):
-    monkeypatch.setattr(producers, "AIOKafkaProducer", Made)
-    return await producers.started(SETTINGS)
+    monkeypatch.setattr(connections, "AIOKafkaProducer", Made)
+    return await connections.started(SETTINGS)
 
 
 async def of_worker(monkeypatch):
@@ -51,4 +51,4 @@ async def test_no_producer_gives_up_order_or_copies(monkeypatch, make):
 async def test_the_client_refuses_the_one_without_the_other():
     """The check at the start is the client's own: idempotence with fewer acknowledgements is no producer."""
     with pytest.raises(ValueError, match="acks"):
-        producers.AIOKafkaProducer(bootstrap_servers="127.0.0.1:1", acks=1, enable_idempotence=True)
+        connections.AIOKafkaProducer(bootstrap_servers="127.0.0.1:1", acks=1, enable_idempotence=True)
