@@ -6,6 +6,7 @@ expected error is one sentence and exit code 1, never a traceback. Before this f
 
 import asyncio
 import os
+import signal
 import sys
 from collections.abc import Coroutine
 from decimal import Decimal
@@ -74,6 +75,28 @@ def run(work: Coroutine[Any, Any, T]) -> T:
         return asyncio.run(work)
     except KeyboardInterrupt:
         raise typer.Exit(130) from None
+
+
+class Interrupts:
+    """The signals of a command that runs a stack, for the task that makes this.
+
+    The first one ends whatever is awaited, also in the middle of a start; then all is stopped in order. Who presses
+    Ctrl-C twice does not want to wait: ``hurry``.
+    """
+
+    def __init__(self) -> None:
+        self.asked = False
+        self.hurry = asyncio.Event()
+        self._work = asyncio.current_task()
+        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+            asyncio.get_running_loop().add_signal_handler(number, self._heard, number)
+
+    def _heard(self, number: int) -> None:
+        if not self.asked and self._work is not None:
+            self.asked = True
+            self._work.cancel()
+        elif number == signal.SIGINT:
+            self.hurry.set()
 
 
 def print_json(value: Any) -> None:

@@ -5,7 +5,6 @@ Before this file: ``cli``. After it: ``compose.run`` (the stack), ``compose.demo
 
 import asyncio
 import os
-import signal
 import tempfile
 from contextlib import ExitStack
 from dataclasses import replace
@@ -16,7 +15,7 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
-from compose.commands.common import JsonOption, err, out, print_json, program, run
+from compose.commands.common import Interrupts, JsonOption, err, out, print_json, program, run
 from compose.commands.sql import show_rows
 from compose.config import load_settings
 from compose.demo import DemoFailed, Proof, prove
@@ -72,20 +71,14 @@ def demo(
 async def _demo(options: UpOptions, *, once: bool, as_json: bool) -> Proof | None:
     said = err if as_json else out
     proof: Proof | None = None
-    work = asyncio.current_task()
-    assert work is not None  # noqa: S101 - we run in it
-    stop = asyncio.Event()
-
-    def on_signal() -> None:
-        if not stop.is_set():
-            stop.set()
-            work.cancel()
-
-    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-        asyncio.get_running_loop().add_signal_handler(number, on_signal)
+    interrupts = Interrupts()
     try:
         said.print("[dim]Starting Kafka, ClickHouse, a provider, two edges, the pipeline and the sinks …[/]")
-        async with running(options, lambda name, line: said.print(f"  [dim]{name:<11}{line}[/]")) as state:
+
+        def say(name: str, line: str) -> None:
+            said.print(f"  [dim]{name:<11}{line}[/]")
+
+        async with running(options, say, interrupts.hurry) as state:
             clickhouse = _clickhouse(state)
             key = next(iter(options.folder.read_keys().values()))
             tell = partial(said.print, soft_wrap=True)
@@ -107,7 +100,7 @@ async def _demo(options: UpOptions, *, once: bool, as_json: bool) -> Proof | Non
                 )
                 await asyncio.Event().wait()
     except asyncio.CancelledError:
-        if not stop.is_set():
+        if not interrupts.asked:
             raise
         if proof is None:
             raise DemoFailed("It was stopped before it came to its end.") from None

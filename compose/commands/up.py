@@ -5,7 +5,6 @@ Before this file: ``cli``. After it: ``compose.run`` (order), ``compose.logs`` (
 
 import asyncio
 import os
-import signal
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Literal
@@ -13,7 +12,17 @@ from typing import Annotated, Literal
 import typer
 from rich.markup import escape
 
-from compose.commands.common import DEFAULT_DIR, FolderOption, JsonOption, err, out, print_json, program, run
+from compose.commands.common import (
+    DEFAULT_DIR,
+    FolderOption,
+    Interrupts,
+    JsonOption,
+    err,
+    out,
+    print_json,
+    program,
+    run,
+)
 from compose.logs import LogPrinter
 from compose.run import AlreadyRuns, running
 from compose.stack import EDGE_PORT, UpOptions
@@ -71,27 +80,14 @@ def up(
 
 
 async def _serve(options: UpOptions, *, as_json: bool) -> None:
-    stop, hurry = asyncio.Event(), asyncio.Event()
-    work = asyncio.current_task()
-    loop = asyncio.get_running_loop()
-
-    def on_signal(number: int) -> None:
-        # The first one ends whatever is awaited, also in the middle of a start; then all is stopped in order
-        if not stop.is_set() and work is not None:
-            stop.set()
-            work.cancel()
-        elif number == signal.SIGINT:  # who asks twice at a terminal does not want to wait
-            hurry.set()
-
-    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-        loop.add_signal_handler(number, on_signal, number)
+    interrupts = Interrupts()
     printer = LogPrinter(options.folder.logs, err)
     try:
-        async with printer, running(options, printer.say, hurry) as state:
+        async with printer, running(options, printer.say, interrupts.hurry) as state:
             _tell(state, options.folder, as_json=as_json, title="The stack is ready")
             await asyncio.Event().wait()
     except asyncio.CancelledError:
-        if not stop.is_set():
+        if not interrupts.asked:
             raise
 
 

@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import signal
 
 import pytest
 from typer.testing import CliRunner
@@ -9,6 +10,7 @@ from typer.testing import CliRunner
 from compose.cli import app
 from compose.client import Frame, StreamBroken, _frames
 from compose.commands import diagnose
+from compose.commands.common import Interrupts
 from compose.commands.sql import Format, print_rows
 from compose.commands.tail import as_line, as_row
 from compose.config import load_settings, write_development_config
@@ -290,3 +292,28 @@ def test_diagnose_says_what_it_can_where_the_comparison_fails(monkeypatch):
     assert [one["name"] for one in said["diagnoses"]] == ["retry_storm"]
     assert said["note"] == "memory limit exceeded"
     assert "3 tries" in invoke("diagnose", GENERATION).output
+
+
+async def test_the_first_signal_ends_and_a_second_ctrl_c_hurries():
+    """SIGTERM or Ctrl-C cancels what a command awaits, once; another SIGTERM is nothing, another Ctrl-C means hurry."""
+    met = []
+
+    async def command():
+        interrupts = Interrupts()
+        try:
+            interrupts._heard(signal.SIGTERM)
+            await asyncio.Event().wait()
+        except asyncio.CancelledError:
+            met.append(interrupts.asked)
+        interrupts._heard(signal.SIGTERM)
+        met.append(interrupts.hurry.is_set())
+        interrupts._heard(signal.SIGINT)
+        met.append(interrupts.hurry.is_set())
+        await asyncio.sleep(0)  # nothing cancels it again
+
+    try:
+        await asyncio.create_task(command())
+    finally:
+        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+            asyncio.get_running_loop().remove_signal_handler(number)
+    assert met == [True, False, True]

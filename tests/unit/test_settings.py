@@ -1,9 +1,12 @@
 """One frozen object: where its values come from, what it refuses, and what it never shows."""
 
+import re
+
 import pytest
 from pydantic import BaseModel, ValidationError
 
 from schemas.settings import Section, Settings
+from tests.support.sources import ROOT
 
 
 @pytest.fixture(autouse=True)
@@ -234,3 +237,11 @@ def test_names_carry_their_unit():
             for name, field in section.model_fields.items():
                 if field.annotation in (int, float):
                     assert name.endswith(units) or name in counts, f"{section.__name__}.{name}"
+
+
+def test_the_deadlines_of_a_stop_are_those_that_the_docs_name():
+    """Whoever runs a process waits for so long before it kills: 15 s for a worker, 35 s for an edge."""
+    settings = Settings()
+    text = (ROOT / "docs" / "limits.md").read_text()
+    named = re.search(r"(\d+) s at most for a worker, (\d+) s for an edge", text)
+    assert [float(s) for s in named.groups()] == [settings.worker_stop_s, settings.edge_stop_s]
