@@ -6,7 +6,7 @@ from edge.log import connections
 from pipeline.kafka import producer as of_pipeline
 from pipeline.kafka.producer import Producer
 from schemas.settings import Kafka
-from sinks import kafka as of_sinks
+from sinks.kafka import small as of_sinks
 
 SETTINGS = Kafka(bootstrap_servers="127.0.0.1:1")
 
