@@ -16,7 +16,7 @@ from edge.follow import Follower, Hole, LogSilent, OffsetGone
 from edge.generation import Generation
 from edge.log import EventLog, LogAway
 from edge.reading.archive import Archive
-from edge.reading.find import Located, at_hint, by_time
+from edge.reading.find import Located
 from edge.reading.history import History, read_history, read_past
 from edge.reading.past import Past, Pasts
 from edge.reading.presented import (
@@ -36,6 +36,7 @@ from edge.reading.presented import (
     unreadable,
 )
 from edge.reading.readings import Readings
+from edge.reading.searches import Places
 from edge.registry import Registry
 from schemas.codec import Codec
 from schemas.cursor import Cursor
@@ -78,7 +79,6 @@ class Desk:
         key_ids: Callable[[str], set[str]] = lambda _: set(),
     ) -> None:
         self._key_ids = key_ids
-        self._skew_ms = settings.resume.skew_s * 1000
         self._log = log
         self._codec = codec
         self._registry = registry
@@ -88,6 +88,7 @@ class Desk:
         self.readings = Readings(settings.limit)
         self.seats = Seats(settings.limit)
         self._signing = Signing(settings.secrets.cursor)
+        self.locate = Places(log, codec, clock, settings.resume.skew_s * 1000).locate
 
     async def open_stream(self, caller: ApiKey, generation_id: str, shown: Presented) -> Opened | Refusal:
         """A follower behind the cursor, or why there is none. Raises LogAway."""
@@ -132,17 +133,6 @@ class Desk:
         if held is None or not held.records:
             return NOT_FOUND
         return ERASED if held.erased else held
-
-    async def locate(
-        self, generation_id: str, cursor: Cursor | None = None, tenant: str | None = None
-    ) -> Located | None:
-        """Where the log has a generation (of a tenant): at the cursor's hint, else in the window of its id's time."""
-        if cursor is not None and cursor.offset is not None:
-            found = await at_hint(self._log, self._codec, generation_id, cursor)
-            if found is not None and tenant in (None, found.event.tenant):
-                return found
-        now_ms = self._clock.wall_us() // 1000
-        return await by_time(self._log, self._codec, generation_id, self._skew_ms, now_ms, tenant)
 
     def follower(self, located: Located, next_seq: int) -> Follower:
         """A follower that begins at a located record."""
