@@ -92,7 +92,7 @@ async def test_an_edge_that_stops_on_purpose_ends_what_runs(edges, client):
     ]
     await until(lambda: all(len(reader.events) >= 3 for reader in readers))
     began = asyncio.get_running_loop().time()
-    assert await asyncio.to_thread(first.stop) in (0, -signal.SIGTERM)
+    assert await asyncio.to_thread(first.stop) == 0
     assert asyncio.get_running_loop().time() - began < 2 * DRAIN_S + 1
     assert await asyncio.gather(*running) == [True] * 4
     assert readers[0].events[-1].data == "[DONE]"
