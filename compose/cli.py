@@ -61,8 +61,9 @@ app.add_typer(config.app, name="config")
 
 def main() -> None:
     """Run the command line; the console script."""
-    # The vendor logs each refused connection with a traceback's worth of noise; we say it once, in our own words
-    logging.getLogger("aiokafka").setLevel(logging.CRITICAL)
+    # The vendors log each refused connection with a traceback's worth of noise; we say it once, in our own words
+    for vendor in ("aiokafka", "clickhouse_connect"):
+        logging.getLogger(vendor).setLevel(logging.CRITICAL)
     try:
         app()
     except (TokentrailError, EmbeddedKafkaError) as error:
