@@ -14,6 +14,8 @@ from schemas.events import Heartbeat, Kind
 from schemas.lifecycle import STAGES, State
 from schemas.settings import Settings
 
+CALL_TURNS = 3
+"""Turns of the loop until a provider's request is on its socket: the driver begins, its attempt does, the body is written."""
 DELIVERY_CHECKS = 4
 """So many looks at the oldest unacknowledged record within the delivery time."""
 
@@ -51,14 +53,14 @@ class Timers:
         self._interrupt = interrupt
         self._stopped = False
         self._deadline: asyncio.TimerHandle | None = None
-        self._heartbeat: asyncio.TimerHandle | None = None
+        self._heartbeat: asyncio.Handle | None = None
         self._delivery: asyncio.TimerHandle | None = None
         self._looked_us = clock.now_us()
 
     def start(self) -> None:
-        """Arm all of them; the first heartbeat is written at once."""
+        """Arm all of them; the first heartbeat is written at once, as far as the provider's request does not wait for it."""
         self._looked_us = self._clock.now_us()
-        self._beat()
+        self._beat_after(CALL_TURNS)
         self._check_delivery()
         self._arm()
 
@@ -89,6 +91,12 @@ class Timers:
             self._expire(now_us)
         if self._deadline_us() > now_us:
             self._arm()
+
+    def _beat_after(self, turns: int) -> None:
+        if turns:
+            self._heartbeat = asyncio.get_running_loop().call_soon(self._beat_after, turns - 1)
+        else:
+            self._beat()
 
     def _beat(self) -> None:
         """The liveness that the orphan finder watches."""

@@ -19,6 +19,7 @@ from edge.auth import Right
 from edge.dialects import BadRequest, ClientRequest, Dialect
 from edge.dialects.reading import TOO_DEEP, too_deep
 from edge.dialects.spoken import dialect_of
+from edge.driving.timers import CALL_TURNS
 from edge.generation import Generation
 from edge.idempotency.claims import Claim
 from edge.idempotency.once import asked_of
@@ -52,8 +53,6 @@ from edge.service import EdgeService
 from schemas.settings import ApiKey
 
 router = APIRouter(default_response_class=Response, route_class=Straight)
-CALL_TURNS = 3
-"""Turns of the loop until a provider's request is on its socket: the driver begins, its attempt does, the body is written."""
 
 
 _MESSAGES: Schema = {"type": "array", "minItems": 1, "items": {"type": "object"}}

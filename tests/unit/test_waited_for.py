@@ -61,8 +61,11 @@ def edge_in_front_of(*scripts, **sections):
 
 async def test_two_produce_requests_stand_before_a_first_token_and_none_of_them_waits_for_the_tick():
     """The opening is one request, the first content the second; who came meanwhile is told in that one."""
-    async with edge_in_front_of(Script(chunk("a"), HANG)) as edge:
+    go_on = asyncio.Event()
+    async with edge_in_front_of(Script(go_on, chunk("a"), HANG)) as edge:
         client = post(build_app(edge.service), "/v1/chat/completions", BODY, AUTH)
+        await until(lambda: any(entry.generation.readers for entry in edge.service.registry.running()))
+        go_on.set()
         await client.until(b'"content": "a"')
         opening, first = edge.log.requests
         await client.hang_up()
