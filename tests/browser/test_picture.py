@@ -64,9 +64,9 @@ async def test_a_stall_is_seen_while_it_lasts(two, tab_on):
     async with tab_on(two.urls[0]) as tab:
         await tab.ask(tokens=12, ttft_ms=0, interval_ms=5, hang_after=6)
         await tab.said("in-words", "silent since then")
-        (at_first,) = await boxes(tab, ".stall")
+        *_, at_first = await boxes_of(tab, ".stall")
         await tab.page.wait_for_function(
-            "width => document.querySelector('#picture .stall').getBoundingClientRect().width > width",
+            "width => [...document.querySelectorAll('#picture .stall')].at(-1).getBoundingClientRect().width > width",
             arg=at_first["width"],
         )
         await tab.page.click("#cancel")

@@ -1,9 +1,11 @@
 """The unmodified anthropic SDK: what it accumulates through us is what it gets from the provider directly."""
 
+import contextlib
+
 import anthropic
 import pytest
 
-from tests.support.dialects import QUICK, world
+from tests.support.dialects import PATIENT_S, QUICK, world
 
 ASKED = {"model": "sim-fast", "max_tokens": 1000, "messages": [{"role": "user", "content": "go"}]}
 OWN_FIELDS = {"id", "x_sim"}
@@ -18,7 +20,13 @@ SCRIPTS = [
 @pytest.fixture
 async def sdks():
     """Give the SDK at the provider itself and at an edge."""
-    async with world() as two:
+    async with at_both() as clients:
+        yield clients
+
+
+@contextlib.asynccontextmanager
+async def at_both(**sections):
+    async with world(**sections) as two:
         clients = [
             anthropic.AsyncAnthropic(base_url=url, api_key="key", max_retries=0)
             for url in (two.direct, two.urls[0])
@@ -76,15 +84,16 @@ async def test_a_call_has_a_name(sdks):
 
 @pytest.mark.parametrize("status", [400, 401, 404, 429, 500, 503, 529])
 @pytest.mark.parametrize("streamed", [True, False])
-async def test_a_refusal_looks_like_the_providers_own(sdks, status, streamed):
+async def test_a_refusal_looks_like_the_providers_own(status, streamed):
     """Before the head a failure keeps its status and body: the SDK raises what it would have raised."""
     errors = []
-    for client in sdks:
-        with pytest.raises(anthropic.APIStatusError) as error:
-            await client.messages.create(
-                **ASKED, stream=streamed, extra_body={"simulate": {"status": status}}
-            )
-        errors.append((type(error.value), error.value.status_code, error.value.body))
+    async with at_both(heartbeat_s=PATIENT_S) as sdks:
+        for client in sdks:
+            with pytest.raises(anthropic.APIStatusError) as error:
+                await client.messages.create(
+                    **ASKED, stream=streamed, extra_body={"simulate": {"status": status}}
+                )
+            errors.append((type(error.value), error.value.status_code, error.value.body))
     assert errors[0] == errors[1]
 
 

@@ -262,11 +262,19 @@ async def test_the_silences_were_filled(world, dialect):
     """In the silences of the script the edge spoke: before the first event, and in the middle of the stream."""
     mark = "event: ping" if dialect == "anthropic.messages" else ": heartbeat"
     body = {"model": "silent", "messages": [{}], "input": "x", "max_tokens": 9, "stream": True}
+    found = set()
     async with httpx.AsyncClient(headers=HEADERS) as http:
-        text = (await http.post(world.quick.url + PATHS[dialect], json=body)).text
-    before, *between = re.split(r"^id:", text, flags=re.MULTILINE)
-    assert before.count(mark) >= 1
-    assert max(frame.count(mark) for frame in between[:-1]) >= 1
+        for _ in range(5):  # a machine that is busy for as long as a silence lasts swallows it
+            text = (await http.post(world.quick.url + PATHS[dialect], json=body)).text
+            before, *between = re.split(r"^id:", text, flags=re.MULTILINE)
+            found |= {
+                place
+                for place, frames in (("before", [before]), ("in it", between[:-1]))
+                if mark in "".join(frames)
+            }
+            if len(found) > 1:
+                break
+    assert found == {"before", "in it"}
 
 
 async def test_an_event_source_reconnects(world):

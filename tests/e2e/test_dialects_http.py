@@ -11,7 +11,7 @@ import openai
 import pytest
 from httpx_sse import aconnect_sse
 
-from tests.support.dialects import HEADERS, OTHER, QUICK, world
+from tests.support.dialects import HEADERS, OTHER, PATIENT_S, QUICK, world
 from tests.support.waiting import until
 
 MESSAGES = {"model": "sim-fast", "max_tokens": 100, "messages": [{"role": "user", "content": "go"}]}
@@ -129,9 +129,10 @@ async def test_the_provider_is_asked_with_its_own_key(two, http):
     ],
 )
 @pytest.mark.parametrize("streamed", [True, False])
-async def test_a_refusal_has_the_dialects_shape(two, http, path, body, status, kind, streamed):
+async def test_a_refusal_has_the_dialects_shape(http, path, body, status, kind, streamed):
     """Before the head a failure keeps its status, in the shape that the SDK of the path reads."""
-    answer = await http.post(two.urls[0] + path, json=body | {"stream": streamed})
+    async with world(heartbeat_s=PATIENT_S) as two:
+        answer = await http.post(two.urls[0] + path, json=body | {"stream": streamed})
     assert answer.status_code == status
     assert answer.json()["error"]["type"] == kind
     assert (answer.json().get("type") == "error") == (path == "/v1/messages")
