@@ -12,6 +12,8 @@ const TOKENS = [
   ["reasoning", "of it reasoning"],
 ];
 
+const PIECE_MAX = 18; // what fits into its column beside four others, on a telephone too
+
 /** The elements of the facts; `open(id)` shows another generation. */
 export function facts(model, trace, open) {
   const state = trace.state;
@@ -83,12 +85,19 @@ function attempts(model) {
   const rows = model.attempts.map(({ number, provider, reason, outcome, errorCode, fromUs, firstUs, toUs }) =>
     el("tr", {},
       el("th", { scope: "row" }, String(number)),
-      el("td", {}, [provider ?? "–", reason && reason !== "first" ? ` (${reason})` : ""].join("")),
-      el("td", {}, errorCode ?? outcome ?? "runs"),
+      named([provider ?? "–", reason && reason !== "first" ? ` (${reason})` : ""].join("")),
+      named(errorCode ?? outcome ?? "runs"),
       el("td", { class: "end" }, firstUs === null ? "–" : duration(firstUs - fromUs)),
       el("td", { class: "end" }, duration(toUs - fromUs))));
   const head = ["#", "provider", "outcome", "to first", "in all"].map((word, i) => el("th", { scope: "col", class: i > 2 ? "end" : null }, word));
   return el("section", {}, el("h3", {}, "Attempts"), el("table", {}, el("thead", {}, el("tr", {}, head)), el("tbody", {}, rows)));
+}
+
+/** A cell with a name, which is broken behind a joint of its own: anywhere else only where it is very long. */
+function named(text) {
+  const [first, ...others] = text.split(/(?<=[_/])/);
+  const longest = Math.max(...text.split(/[_/ -]/).map((piece) => piece.length));
+  return el("td", { class: longest > PIECE_MAX ? "long" : null }, first, ...others.flatMap((piece) => [el("wbr"), piece]));
 }
 
 function stalls(model) {

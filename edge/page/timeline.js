@@ -64,7 +64,7 @@ export function inWords(model) {
   if (model.heartbeats.length) said.push([model.heartbeats[0], many(model.heartbeats.length, "heartbeat")]);
   if (model.cancelUs !== null) said.push([model.cancelUs, `a cancel was asked for at ${duration(model.cancelUs)}`]);
   const { terminal } = model;
-  if (terminal) said.push([terminal.atUs, `${terminal.kind}: ${terminal.word}, after ${duration(terminal.atUs)}`]);
+  if (terminal) said.push([terminal.atUs, `${terminal.kind}${terminal.kind === terminal.word ? "" : `: ${terminal.word},`} after ${duration(terminal.atUs)}`]);
   return said.sort((a, b) => a[0] - b[0]).map(([, text]) => text);
 }
 

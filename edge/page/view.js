@@ -231,7 +231,7 @@ function renew(element, children) {
 }
 
 function ended({ kind, word, message, atUs }) {
-  if (kind === "failed") return `Failed after ${duration(atUs)}: ${word}${message ? `, ${message}` : ""}`;
+  if (kind === "failed") return `Failed after ${duration(atUs)}: ${word}${message ? `. ${message}` : ""}`;
   if (kind === "cancelled") return `Cancelled after ${duration(atUs)}`;
   return `Complete after ${duration(atUs)}: ${word}`;
 }

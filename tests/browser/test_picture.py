@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.support.browser import ENDLESS
+from tests.support.browser import ENDLESS, NARROW, WIDE
 
 pytestmark = pytest.mark.asyncio(loop_scope="package")
 STALL_MS = 900
@@ -71,7 +71,7 @@ async def test_a_stall_is_seen_while_it_lasts(two, tab_on):
         )
         await tab.page.click("#cancel")
         await tab.said("in-words", "a cancel was asked for")
-        await tab.said("in-words", "cancelled: cancelled")
+        await tab.said("in-words", "cancelled after")
         assert (await texts(tab, ".mark.cancelled text"))[0].startswith("cancelled")
         assert await texts(tab, ".mark.asked text") == ["cancel asked"]
 
@@ -121,3 +121,21 @@ async def test_what_followed_what(two, tab_on):
         await tab.said("facts", "regenerate of")
         await tab.page.click("#facts button.link")
         await tab.said("generation-id", first)
+
+
+@pytest.mark.parametrize("viewport", [WIDE, NARROW])
+async def test_no_name_and_no_figure_is_broken_in_its_middle(two, tab_on, viewport):
+    """In the table of attempts a code breaks behind its underscore or not at all, and a length stays beside its unit."""
+    lines = """(cells) => cells.flatMap((cell) => [...cell.childNodes].filter((node) => node.nodeType === Node.TEXT_NODE)
+        .map((node) => {
+          const range = document.createRange();
+          range.selectNodeContents(node);
+          return [node.textContent, new Set([...range.getClientRects()].map(({ top }) => top)).size];
+        }))"""
+    async with tab_on(two.urls[0], viewport=viewport) as tab:
+        await tab.ask(tokens=6, ttft_ms=0, interval_ms=5, cut_after=3)
+        await tab.said("status", "incomplete_upstream. ")
+        await tab.said("facts", "Attempts")
+        found = await tab.page.locator("#facts tbody :is(td, th)").evaluate_all(lines)
+        assert {"incomplete_", "upstream"} <= {text for text, _ in found}
+        assert [text for text, count in found if count != 1] == []
