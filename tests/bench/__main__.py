@@ -73,7 +73,7 @@ BY_NAME = frozenset({"peers"})
 
 def main(words: Sequence[str] | None = None) -> int:
     """Measure; the exit code."""
-    parser = argparse.ArgumentParser(prog="python -m tests.bench", description="The figures of this machine.")
+    parser = argparse.ArgumentParser(prog="tokentrail bench", description="The figures of this machine.")
     parser.add_argument("name", nargs="?", choices=ROWS, help="default: all")
     parser.add_argument("--json", action="store_true", help="one JSON object a row")
     parser.add_argument("--rounds", type=int, help="how often each side is measured")

@@ -189,7 +189,7 @@ def lines(value):
 
 def main():
     """Read the arguments and run."""
-    parser = argparse.ArgumentParser(prog="drill", description="Fault drills with a verdict.")
+    parser = argparse.ArgumentParser(prog="tokentrail drill", description="Fault drills with a verdict.")
     parser.add_argument("name", choices=["resume"])
     parser.add_argument("--cuts", type=int, default=300)
     parser.add_argument("--seed", type=int, default=1)
