@@ -13,7 +13,7 @@ from itertools import pairwise
 from compose import topics
 from compose.checks import Check, Red, Skipped, Verdict
 from compose.client import answers_ok
-from compose.doctor_streams import StreamProbe, cancels
+from compose.doctor_streams import StreamProbe, cancels, metrics
 from compose.target import Target
 from compose.warehouse import pending_migrations, version_of
 from schemas.errors import TokentrailError
@@ -66,6 +66,7 @@ def _steps(target: Target, model: str | None) -> list[_Step]:
         _Step("buffering, cache, compression off", probe.headers, (edges,)),
         _Step("forged token refused", probe.forged, (edges,)),
         _Step("its rows in ClickHouse", probe.stored, (clickhouse, edges)),
+        _Step("the three metrics", lambda: metrics(target), (edges,)),
         _Step("cancel works", lambda: cancels(target, model), (edges,)),
     ]
 

@@ -1,4 +1,4 @@
-"""The doctor's checks that make a stream: its ids and headers, a forged cursor, its rows, a cancel.
+"""The doctor's checks that make a stream: its ids and headers, a forged cursor, its rows, its counters, a cancel.
 
 Invariant: what is begun here is read to its end or cancelled. Before this file: ``doctor``. After it: ``client``,
 ``warehouse``.
@@ -22,7 +22,8 @@ _STORED = """
     SELECT (SELECT count() FROM generations_final WHERE generation_id = {id:UUID}) AS generations,
            (SELECT count() FROM events_final WHERE generation_id = {id:UUID}) AS events
 """
-_OK, _ACCEPTED, _UNAUTHORIZED, _BAD_REQUEST = 200, 202, 401, 400
+METRICS = ("sse_first_token_latency_ms", "sse_last_token_latency_ms", "sse_aborts_total")
+_OK, _ACCEPTED, _UNAUTHORIZED, _BAD_REQUEST, _NOT_FOUND = 200, 202, 401, 400, 404
 
 
 class StreamProbe:
@@ -100,6 +101,21 @@ class StreamProbe:
             _must_stream(stream)
             self._headers = {name.lower(): value for name, value in stream.headers.items()}
             self._frames = [frame async for frame in stream.frames]
+
+
+async def metrics(target: Target) -> str:
+    """What an edge counts of its streams can be scraped."""
+    async with EdgeClient(target.edge) as edge:
+        answer = await edge.call("GET", "/metrics")
+    if answer.status == _NOT_FOUND:
+        raise Skipped("not at this address, as behind a proxy: scrape each edge itself")
+    missing = [name for name in METRICS if f"# HELP {name} " not in answer.text]
+    if answer.status != _OK or missing:
+        raise Red(
+            f"{target.edge}/metrics answered {answer.status}, lacking {', '.join(missing) or 'nothing'}",
+            "This is no edge of tokentrail, or an old one: see docs/metrics.md.",
+        )
+    return "first token, last token, aborts"
 
 
 async def cancels(target: Target, model: str | None) -> str:
