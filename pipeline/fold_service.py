@@ -55,7 +55,7 @@ class FoldService:
     Args:
         settings: everything.
         codec: of the process.
-        producer: started and stopped by its owner.
+        producer: started by its owner.
         schemas: the schemas topic.
         instance_id: stable over restarts of this worker.
     """

@@ -19,7 +19,7 @@ BATCH_BYTES_MAX = 1 << 20
 """One open batch per partition is the client's whole buffer: large enough that one slow partition stalls no other."""
 RETRY_BACKOFF_MS = 50
 STOP_LIMIT_S = 3.0
-"""Nothing is left to be sent by then: whoever sent has waited for the acknowledgement."""
+"""One that never connected has nothing to send. The last one ends with the process: whoever sent has waited."""
 UNRESOLVED_S = 5.0
 """Futures of a stopped client may never resolve: so long after the request time-out they are given up."""
 
@@ -69,14 +69,6 @@ class Producer:
             await close(client, STOP_LIMIT_S)
             raise Transient(f"no producer: {error!r}") from error
         return client
-
-    async def stop(self) -> None:
-        """Close. Whatever was to be acknowledged has been awaited by whoever sent it."""
-        client, self._client = self._client, None
-        if client is not None:
-            await close(client, STOP_LIMIT_S)
-        if self._closing:
-            await asyncio.wait(self._closing, timeout=STOP_LIMIT_S)
 
     async def send_all(self, messages: Sequence[Message]) -> None:
         """Send in order; returns when each is acknowledged. Transient: some may be, and all are to be sent again."""
