@@ -108,7 +108,10 @@ def refused(answer):
 
 
 async def forgotten(here, http, generation_id, ids):
-    """Forgotten on request: 410 on every edge within moments, for good; again is the same, and so is the archive."""
+    """Forgotten on request: 410 on every edge within moments, for good; again is the same, and so is the archive.
+
+    A stranger is answered as about an id that never was, also by the edge that cannot ask the archive.
+    """
     for _ in range(2):
         receipt = await forget(here.target, generation_id, 5)
         assert (receipt.tenant, receipt.ended, receipt.warehouse) == ("acme", True, "none")
@@ -127,7 +130,10 @@ async def forgotten(here, http, generation_id, ids):
         await until_true(is_erased)
         for path in ("", "/result", "/events"):
             assert refused(await http.get(url + path, headers={"last-event-id": ids[2]})) == (410, "erased")
-        assert (await http.get(f"{url}/events", headers=STRANGER)).status_code == 404
+        nowhere = f"{edge}/v1/generations/{uuid7(wall_ms(), 78)}"
+        told, as_if = [await http.get(f"{at}/events", headers=STRANGER) for at in (url, nowhere)]
+        assert (told.status_code, told.content) == (as_if.status_code, as_if.content)
+        assert told.status_code == (503 if edge == here.blind else 404)
 
 
 async def until_true(ask):
