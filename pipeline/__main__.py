@@ -3,6 +3,8 @@
 Before: the supervisor. After: ``app``.
 """
 
+import gc
+
 import structlog
 
 from pipeline.app import build_app, run_worker
@@ -10,6 +12,9 @@ from pipeline.logs import configure_logs
 from pipeline.slots import take_slot
 from schemas.settings import Settings
 from schemas.stopping import leave
+
+GC_ALLOCATIONS = 50_000
+"""The default of 700 walks the records in hand many times a second: a tenth of the fold's CPU when measured, for 5 MiB."""
 
 log = structlog.get_logger(__name__)
 
@@ -23,7 +28,11 @@ def main() -> None:
     except (OSError, RuntimeError) as error:
         log.error("the worker cannot start", error=str(error), what_to_do="set TOKENTRAIL_PIPELINE__DATA_DIR")  # noqa: TRY400 - the frames say nothing
         leave(1)
-    run_worker(build_app(settings, slot.name))
+    app = build_app(settings, slot.name)
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(GC_ALLOCATIONS, 10, 10)
+    run_worker(app)
 
 
 if __name__ == "__main__":
