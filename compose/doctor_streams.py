@@ -65,8 +65,8 @@ class StreamProbe:
     async def forged(self) -> str:
         """A cursor with another signature gets 401 and no stream."""
         await self._read()
-        head, _, signature = self._frames[len(self._frames) // 2].id.rpartition("-")
-        forged = f"{head}-{'A' * len(signature)}"
+        seq, hint, signature = self._frames[len(self._frames) // 2].id.split("-", 2)
+        forged = f"{seq}-{hint}-{'A' * len(signature)}"
         path = f"/v1/generations/{self._headers['x-generation-id']}/events?dialect=openai.chat"
         async with EdgeClient(self._target.edge, _key(self._target)) as edge:
             answer = await edge.call("GET", path, headers={"Last-Event-ID": forged})

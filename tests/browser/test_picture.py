@@ -135,7 +135,7 @@ async def test_no_name_and_no_figure_is_broken_in_its_middle(two, tab_on, viewpo
     async with tab_on(two.urls[0], viewport=viewport) as tab:
         await tab.ask(tokens=6, ttft_ms=0, interval_ms=5, cut_after=3)
         await tab.said("status", "incomplete_upstream. ")
-        await tab.said("facts", "Attempts")
+        await tab.page.locator("#facts tbody").filter(has_text="incomplete_upstream").wait_for()
         found = await tab.page.locator("#facts tbody :is(td, th)").evaluate_all(lines)
         assert {"incomplete_", "upstream"} <= {text for text, _ in found}
         assert [text for text, count in found if count != 1] == []

@@ -43,7 +43,7 @@ async def test_every_way_obeys_what_says_where_to_begin(ways, way, edge):
     """Last-Event-ID, a token, and from-start in spite of an id say where the stream begins; a strange mode is refused."""
     _, whole = await ways(way, edge, {})
     assert seqs(whole)[-1] > seqs(whole)[0] + 3
-    behind, sig = whole[2], whole[2].rpartition("-")[2]
+    behind, sig = whole[2], whole[2].split("-", 2)[2]  # a signature may have a hyphen of its own
     for headers in (
         {"last-event-id": behind},
         {"last-event-id": behind, "x-resume-mode": "after-last-id"},
