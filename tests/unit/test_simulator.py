@@ -243,6 +243,14 @@ async def test_stamp(client):
     assert before_ns < stamps[0] <= stamps[-1] < time.monotonic_ns()
 
 
+async def test_a_long_silence_is_never_cut_short(client):
+    """The provider was held up before a silence: it is as long as its script says, and what follows is later."""
+    asyncio.get_running_loop().call_later(0.2, time.sleep, 0.5)  # the loop of the simulator is this one
+    chunks = await stream(client, tokens=2, ttft_ms=300, stalls=[[1, 1000]], stamp=True)
+    first, second = [c.x_sim["sent_ns"] for c in chunks if c.choices and c.choices[0].delta.content]
+    assert second - first >= 1_000_000_000
+
+
 def test_plan_times():
     """First content at ttft_ms, the role half-way, then the interval, longer by the stall after its token."""
     options = SimulatorOptions(tokens=3, ttft_ms=100, interval_ms=20, stalls=((2, 300),))

@@ -1,8 +1,8 @@
 """The simulator's sockets: reads a request, plays its steps on time, ends as scripted, remembers what it saw.
 
-Invariants: the times of an answer do not drift (each step is due relative to the one before it, not to when it was
-written); a client that goes away is noticed at once, also in silence, and is on record as ``aborted_by_client``.
-The shell of this package: the only file that knows aiohttp, the clock and the network. Before it: ``chunks``.
+Invariants: an answer's times do not drift (a step is due relative to the one before it, not to when that was written),
+and no long silence is the shorter for it; a client that goes away is noticed at once, also in silence, and is on record
+as ``aborted_by_client``. The only file here that knows aiohttp, the clock and the network. Before it: ``chunks``.
 """
 
 import asyncio
@@ -20,7 +20,7 @@ from compose.embedded.simulator.messages import MessagesRenderer
 from compose.embedded.simulator.options import PRESETS, BadScript, SimulatorOptions, UnknownModel, options_of
 from compose.embedded.simulator.plan import Step, prompt_tokens_of, seed_of, steps
 from compose.embedded.simulator.responses import ResponsesRenderer
-from compose.embedded.simulator.seen import SeenRequest
+from compose.embedded.simulator.seen import LONG_S, SeenRequest
 from compose.embedded.simulator.traits import Traits, draw
 from compose.faults import reset_transport
 
@@ -29,8 +29,6 @@ REMEMBERED_MAX: Final = 10_000  # requests on record; the oldest go first
 SCRIPTS_MAX: Final = 10_000  # simulate_ids whose calls are counted
 RESET_DELAY_S: Final = 0.1  # what was written before a reset shall have arrived
 STREAM_HEADERS: Final = {"Content-Type": "text/event-stream; charset=utf-8", "Cache-Control": "no-cache"}
-
-
 _SECRETS: Final = frozenset({"authorization", "x-api-key"})
 
 
@@ -230,6 +228,8 @@ async def _play_stream(
     due_s = loop.time()
     await response.prepare(request)
     for step in script:
+        if step.delay_ms >= 1000 * LONG_S:
+            due_s = max(due_s, loop.time())
         due_s += step.delay_ms / 1000
         wait_s = due_s - loop.time()
         if wait_s > 0:
