@@ -18,7 +18,7 @@ import threading
 from collections.abc import Callable, Coroutine
 from concurrent.futures import Future
 from contextlib import suppress
-from typing import NoReturn, TypeVar
+from typing import Any, NoReturn, TypeVar
 
 EXIT_CUT = 75
 """sysexits' EX_TEMPFAIL: started again, it goes on where its commits stand."""
@@ -113,6 +113,21 @@ async def closed(closing: Coroutine[object, object, object], limit_s: float) -> 
         return "its closing was cancelled half-way"
     error = task.exception()
     return None if error is None else repr(error)
+
+
+async def client_closed(
+    client: Any, limit_s: float, connections_s: float, tell: Callable[[str], object]
+) -> None:
+    """Stop a consumer or a producer. One that does not stop in time, or breaks off, loses its connections all the same.
+
+    ``tell``: called with what became of it, before its connections are closed; not called where it stopped.
+    """
+    trouble = await closed(client.stop(), limit_s)
+    if trouble is None:
+        return
+    tell(trouble)
+    connections = client.client if hasattr(client, "client") else client._client  # noqa: SLF001 - a consumer has no public one
+    await closed(connections.close(), connections_s)
 
 
 async def to_the_end(work: Coroutine[object, object, T]) -> T:

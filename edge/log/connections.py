@@ -7,7 +7,7 @@ import structlog
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer
 
 from schemas.settings import Kafka
-from schemas.stopping import closed
+from schemas.stopping import client_closed
 
 log = structlog.get_logger()
 STOP_LIMIT_S = 1.5
@@ -38,9 +38,8 @@ async def started(kafka: Kafka) -> AIOKafkaProducer:
 
 async def stopped(client: AIOKafkaProducer | AIOKafkaConsumer) -> None:
     """Stop a client. One that waits for a broker that is gone, or breaks off, loses its connections all the same."""
-    trouble = await closed(client.stop(), STOP_LIMIT_S)
-    if trouble is None:
-        return
-    log.warning("a client did not stop", client=type(client).__name__, why=trouble)
-    connections = client.client if hasattr(client, "client") else client._client  # noqa: SLF001 - a consumer's
-    await closed(connections.close(), CONNECTIONS_S)
+
+    def tell(trouble: str) -> None:
+        log.warning("a client did not stop", client=type(client).__name__, why=trouble)
+
+    await client_closed(client, STOP_LIMIT_S, CONNECTIONS_S, tell)

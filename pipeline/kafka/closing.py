@@ -7,7 +7,7 @@ from typing import Any
 
 import structlog
 
-from schemas.stopping import closed
+from schemas.stopping import client_closed
 
 CONNECTIONS_S = 1.0
 """Closing a socket waits for no answer."""
@@ -17,9 +17,8 @@ log = structlog.get_logger(__name__)
 
 async def close(client: Any, limit_s: float) -> None:
     """Stop a consumer or a producer. One that does not stop in time, or breaks off, loses its connections all the same."""
-    trouble = await closed(client.stop(), limit_s)
-    if trouble is None:
-        return
-    log.warning("a client did not close", client=type(client).__name__, why=trouble)
-    connections = client.client if hasattr(client, "client") else client._client  # noqa: SLF001 - a consumer has no public one
-    await closed(connections.close(), CONNECTIONS_S)
+
+    def tell(trouble: str) -> None:
+        log.warning("a client did not close", client=type(client).__name__, why=trouble)
+
+    await client_closed(client, limit_s, CONNECTIONS_S, tell)

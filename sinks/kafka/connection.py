@@ -11,7 +11,7 @@ import structlog
 from aiokafka.errors import KafkaConnectionError
 
 from schemas.errors import Transient
-from schemas.stopping import closed
+from schemas.stopping import client_closed
 
 if TYPE_CHECKING:
     import aiokafka
@@ -37,9 +37,8 @@ async def connect(client: aiokafka.AIOKafkaConsumer | aiokafka.AIOKafkaProducer,
 
 async def close(client: aiokafka.AIOKafkaConsumer | aiokafka.AIOKafkaProducer) -> None:
     """Stop a client. One that does not stop in time, or breaks off, loses its connections all the same."""
-    trouble = await closed(client.stop(), CLOSE_S)
-    if trouble is None:
-        return
-    _log.warning("a client did not close", client=type(client).__name__, why=trouble)
-    connections = client.client if hasattr(client, "client") else client._client  # noqa: SLF001 - a consumer's
-    await closed(connections.close(), CONNECTIONS_S)
+
+    def tell(trouble: str) -> None:
+        _log.warning("a client did not close", client=type(client).__name__, why=trouble)
+
+    await client_closed(client, CLOSE_S, CONNECTIONS_S, tell)
